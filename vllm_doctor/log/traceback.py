@@ -40,6 +40,10 @@ _CHAIN = ("The above exception was the direct cause", "During handling of the ab
 _MESSAGE_LINES = 14
 # The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
 _C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
+# How Python draws a group of exceptions (PEP 654): its own calls behind `|`, each member's one step further in.
+_GROUP = "Exception Group Traceback"
+_BRANCH = Pattern(r"\s{0,40}(?:\| ?|\+(?=[ -]))")
+_MEMBER = Pattern(r"\s{0,40}\+[-+]{3,40}")
 # Lines of a call that was broken, before the exception that it led to.
 _BROKEN = 6
 # Where somebody cut calls out of a traceback.
@@ -165,6 +169,8 @@ class _Open(msgspec.Struct):
     listing: bool = False
     # Begun in the middle: its head stands before the log's first line, or in lines that another process tore apart.
     torn: bool = False
+    # A group of exceptions, or a member of one.
+    drawn: bool = False
 
     def close_link(self) -> None:
         if self.name:
@@ -190,14 +196,17 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             _close(current, found)
             del opened[stream]
             current = None
+        drawn = current is not None and current.drawn
+        text = _out_of_the_drawing(text) if drawn else text
         if START in text:
             if current is not None and current.chained:
                 current.chained = False
                 current.last = index
                 continue
-            if current is not None:
+            # A group only says that a member failed; its own calls stand outside of the member's.
+            if current is not None and not (drawn and current.name.endswith("Group")):
                 _close(current, found)
-            opened[stream] = _Open(line.process, line.pid, index, index, line.level)
+            opened[stream] = _Open(line.process, line.pid, index, index, line.level, drawn=drawn or _GROUP in text)
             continue
         if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
             # A warning is of another module, written in between; as an exception it would take `-W error`.
@@ -214,6 +223,11 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
     for current in opened.values():
         _close(current, found)
     return tuple(sorted(found, key=lambda c: c.first))
+
+
+def _out_of_the_drawing(text: str) -> str:
+    """A line of a group of exceptions without the branches before it; what parts two members says nothing."""
+    return "" if _MEMBER.match(text) else _BRANCH.compiled.sub("", text, count=1)
 
 
 def _begun(line: LogLine, index: int, before: tuple[int, int, list[Frame]] | None, *, torn: bool) -> _Open:

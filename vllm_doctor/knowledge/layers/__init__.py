@@ -20,7 +20,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
     `broken` is the problem where code of this part fails on a state of its own, `refuses` where it says in a sentence
     of its own what it does not take, `library` where only a library that it calls does; `symbols` matches functions and
-    libraries of native code that are of this part alone."""
+    libraries of native code that are of this part alone. `voice` is the part as the one who refuses in a sentence."""
 
     id: str
     name: str
@@ -33,6 +33,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     broken: str = ""
     refuses: str = ""
     library: str = ""
+    voice: str = ""
 
 
 @cache

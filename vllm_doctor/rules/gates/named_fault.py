@@ -1,5 +1,6 @@
 """What every rule about a failure that names itself asks first."""
 
+from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
@@ -45,6 +46,8 @@ def severity(case: Case, fault: Fault) -> Severity:
 
 
 def text(case: Case, fault: Fault) -> str:
-    """The fault's lines as one text (bounded)."""
+    """The fault's lines as one text (bounded), with the words of CUDA's errors that are only named."""
     run = case.run
-    return "\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]) if run is not None else ""
+    if run is None:
+        return ""
+    return worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))

@@ -5,7 +5,7 @@ from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.native_crash import NATIVE
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -40,6 +40,9 @@ _SILENT = frozenset(
         "ray-actor-gone",
     }
 )
+# What native code writes as it ends its own process: glibc of a heap or a stack, C's assert of a check.
+_HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
+_OWN_WORDS = _HEAP | {"c-assertion"}
 # Who started the script says of it, not of its engine.
 _OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed", "exit-minus-nine"})
 # Lines above a death that are looked at.
@@ -71,8 +74,10 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None:
         return NotHere("the log says what failed")
-    silent = [h for h in run.deaths if h.id in _SILENT or (h.id == "container-exited" and signal_of(h) is not None)]
-    first = next((h for h in silent if h.id in NATIVE), silent[0] if silent else None)
+    mute = _SILENT | _OWN_WORDS
+    silent = [h for h in run.deaths if h.id in mute or (h.id == "container-exited" and signal_of(h) is not None)]
+    said = next((h for h in silent if h.id in _OWN_WORDS), None)
+    first = next((h for h in silent if h.id in NATIVE), said or (silent[0] if silent else None))
     if first is None or (run.stopped is not None and run.stopped < first.index):
         return NotHere("no process died without an error message")
     if run.is_script and first.id not in NATIVE and first.id not in _OF_THE_SCRIPT:
@@ -107,6 +112,8 @@ def judge(case: Case) -> Outcome:
             refute="the log is whole: then something outside ended the engine",
             then="judge the whole log, from the start of the server: the engine's own error stands above this line",
         )
+    if said is not None and number in {None, "6"}:
+        return _ended_itself(case, run, said)
     if number is not None and number in _CRASHES:
         return _crashed(case, run, first, number)
     return finding(
@@ -120,15 +127,42 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
-    """Its own code ended it, and the log lacks the calls: how to get them, and what such crashes are cured with."""
-    dump = environment(
+def _ended_itself(case: Case, run: AnalysedRun, said: Hit) -> Finding:
+    """Native code found itself in a state that cannot be and ended its process, without a dump of its calls."""
+    heap = said.id in _HEAP
+    alone = environment(
+        "LD_PRELOAD",
+        Direction.REMOVE,
+        "an allocator or a library that is loaded before all others mixes its memory with theirs",
+        command="tr '\\0' '\\n' < /proc/PID/environ | grep -E 'LD_PRELOAD|LD_LIBRARY_PATH'",
+    )
+    newer = upgrade(case, "a defect of native code, or of two builds that do not fit: a newer release brings others")
+    return finding(
+        RULE,
+        title="Native code damaged its own memory, and glibc ended the process"
+        if heap
+        else f"Native code ended the process at a check of its own: {said.fields.get('file', '').rsplit('/', 1)[-1]}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(said.index),),
+        changes=(_dump(), alone, newer) if heap else (newer, _dump()),
+        refute="an earlier line of another process shows a failure",
+    )
+
+
+def _dump() -> Change:
+    return environment(
         "PYTHONFAULTHANDLER",
         Direction.SET,
         "Python then writes the calls of the next crash: judge that log",
         to="1",
         command="coredumpctl info   # the calls of this one, where the host keeps core dumps",
     )
+
+
+def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
+    """Its own code ended it, and the log lacks the calls: how to get them, and what such crashes are cured with."""
+    dump = _dump()
     build = thing(
         ChangeKind.OS,
         "image",
@@ -159,7 +193,7 @@ def _told_above(run: AnalysedRun, end: Hit) -> bool:
 
 def _above(run: AnalysedRun, at: int) -> tuple[int, Layer, Answer] | None:
     """What a library of native code wrote before the process died: a line of no logger that a part has a name for."""
-    for index in range(at - 1, max(-1, at - 1 - _ABOVE), -1):
+    for index in range(at, max(-1, at - 1 - _ABOVE), -1):
         line = run.lines[index]
         if line.level is not None or line.module is not None or not line.text.strip():
             continue

@@ -113,12 +113,14 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     message = excerpt.said(without("exception-head", without("pydantic-tail", said)))
     changes = _changes(case, fault)
+    # A check of the configuration that names no option may be about the model's files as well.
+    likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(
         RULE,
         title=_NO_SUCH_GPU if "device-ordinal" in fault.ids else _title(message, changes),
         detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
-        evidence=(exception_line(case, fault),) if likely else shown(case, fault, *_IDS),
+        evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
         changes=changes,
         refute="vLLM accepts the same value when started by hand in the same environment",
     )
@@ -148,7 +150,12 @@ def _title(message: str, changes: tuple[Change | None, ...]) -> str:
     names = [c.name for c in changes if c is not None and c.kind is ChangeKind.FLAG]
     plain = message.lower().replace("_", "-").replace(" ", "-")
     named = next((name for name in names if name in plain), None)
-    return f"vLLM refuses the value of --{named}" if named is not None else RULE.title
+    if named is not None:
+        return f"vLLM refuses the value of --{named}"
+    variable = next((c.name for c in changes if c is not None and c.kind is ChangeKind.ENV), None)
+    if variable is not None and variable in message:
+        return f"vLLM asks for another value of {variable}"
+    return f"vLLM refuses what --{names[0]} asks for" if names else RULE.title
 
 
 def _of_launch(case: Case) -> Finding | None:

@@ -11,11 +11,13 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
+from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
+from vllm_doctor.rules.remedies.sentence import first_words, problem
 from vllm_doctor.rules.say import finding, thing, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
@@ -26,7 +28,7 @@ _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 _JUDGED = frozenset({"requests", "sampling", "multimodal", "tool-parser", "structured-output"})
 _OF_REQUEST = "the server works: the message says which field or value of the request it does not take"
 _FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
-_TAKES = "a release whose code of this model takes what the message names"
+_TAKES = "a release whose code takes what the message names: each one takes more models, kernels and combinations"
 
 
 def judge(case: Case) -> Outcome:
@@ -36,6 +38,8 @@ def judge(case: Case) -> Outcome:
     root = case.root
     if root is None or root.ids & (EXHAUSTED | IMPORTS) or (root.crash is None and not root.ids & _LINES):
         return NotHere("there is no traceback of a failure that is not memory")
+    if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
+        return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
     at = root.crash.root.at if root.crash is not None else None
     evidence = (case.line(at if at is not None else root.index),)
     foreign = program(case, root)
@@ -74,6 +78,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=title,
+        detail=first_words(case, root) if title in {broken, refuses} else "",
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
@@ -96,7 +101,8 @@ def _refused(case: Case, root: Fault, part: Layer) -> str:
     """The problem where somebody refuses in a sentence: vLLM, or a library, which few parts have no other word for."""
     if not _refuses(case, root, part):
         return ""
-    return part.refuses or (part.library if called_library(root) is not None else "")
+    vague = part.refuses or (part.library if called_library(root) is not None else "")
+    return problem(case, root, part) or vague
 
 
 def _refuses(case: Case, root: Fault, part: Layer) -> bool:
@@ -120,7 +126,7 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     if told:
         return told
     if part.id not in _JUDGED:
-        return first_of_each((upgrade(case, _TAKES),)) if part.id == "model-code" else ()
+        return first_of_each((upgrade(case, _TAKES),))
     if case.run is None or not case.run.up_at(root):
         return ()  # no client has asked for anything yet
     return (thing(ChangeKind.OS, "client-input", Direction.REPAIR, _OF_REQUEST, command=_FIELDS),)

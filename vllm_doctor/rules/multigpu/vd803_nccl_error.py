@@ -56,7 +56,15 @@ def judge(case: Case) -> Outcome:
     said = call_told(case)
     if said is not None:
         evidence = (case.line(said.index), *shown(case, fault, *_IDS))
-        return finding(RULE, severity=severity(case, fault), evidence=evidence, changes=said.changes, refute=_REFUTE)
+        return finding(
+            RULE,
+            title=said.title,
+            severity=severity(case, fault),
+            confidence=Confidence.CONFIRMED if said.sure else Confidence.LIKELY,
+            evidence=evidence,
+            changes=said.changes,
+            refute=_REFUTE,
+        )
     own = _own(fault)
     afar = not own and "gloo" not in fault.ids and between_hosts(case)
     return finding(
@@ -125,7 +133,14 @@ def _alone(case: Case) -> Finding | None:
     if run is None or case.root is not None or said is None or not said.ends or run.served(-1):
         return None
     evidence = (case.line(said.index),)
-    return finding(RULE, confidence=Confidence.LIKELY, evidence=evidence, changes=said.changes, refute=_REFUTE)
+    return finding(
+        RULE,
+        title=said.title,
+        confidence=Confidence.LIKELY,
+        evidence=evidence,
+        changes=said.changes,
+        refute=_REFUTE,
+    )
 
 
 def _gloo(case: Case) -> tuple[Change, ...]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from vllm_doctor.knowledge.answers import Answer, applies
+from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
@@ -47,7 +48,7 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     """The part that failed; None where neither its words nor its calls tell."""
     if fault.crash is None:
         return layer_of((text(case, fault)[:2000],), ())
-    said = [f"{link.kind}: {link.message[:2000]}" for link in fault.crash.links]
+    said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
     return layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
 
 

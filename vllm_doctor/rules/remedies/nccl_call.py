@@ -7,7 +7,7 @@ switches, `net_ib` and `ibvwrap` RDMA, `socket` and `bootstrap` TCP.
 
 import msgspec
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -111,12 +111,15 @@ _LOCKED = (
 
 
 class _Call(msgspec.Struct, frozen=True):
-    """A warning by NCCL's files (any where empty) and the message of its words. `ends`: no communicator survives it."""
+    """A warning by NCCL's files (any where empty) and the message of its words. `title` is the problem; `ends`: no
+    communicator survives it; not `sure`: it may also stand before a failure of another kind."""
 
     files: tuple[str, ...]
     words: str
     changes: tuple[Change, ...]
+    title: str
     ends: bool = False
+    sure: bool = True
 
 
 _ONE_GPU_EACH = environment(
@@ -125,34 +128,121 @@ _ONE_GPU_EACH = environment(
     "two ranks of one communicator are on the same GPU: give each process, a trainer and its server too, its own",
     command="nvidia-smi -L; nvidia-smi --query-compute-apps=pid,gpu_uuid --format=csv",
 )
+_NO_MNNVL = environment(
+    "NCCL_MNNVL_ENABLE",
+    Direction.SET,
+    "NVLink between hosts needs the IMEX daemon on each of them and its channels in the container; without it the "
+    "network is used",
+    to="0",
+)
+_IMEX = thing(
+    ChangeKind.OS,
+    "nvidia-imex",
+    Direction.REPAIR,
+    "the domain must show every host as ready, and a container needs /dev/nvidia-caps-imex-channels",
+    command="nvidia-imex-ctl -N; ls /dev/nvidia-caps-imex-channels",
+)
+_ONE_NCCL = thing(
+    ChangeKind.PACKAGE,
+    "nvidia-nccl",
+    Direction.CHANGE,
+    "all ranks, on every host, load the same release of NCCL: one image for all, and no other libnccl before it",
+    command="python -c 'import torch; print(torch.cuda.nccl.version())'; env | grep -E 'VLLM_NCCL_SO_PATH|LD_PRELOAD'",
+)
+_NO_PLUGIN = environment(
+    "NCCL_NET_PLUGIN",
+    Direction.SET,
+    "a plugin for the network (EFA, TCPX, SHARP) that does not start keeps NCCL from its own sockets and RDMA",
+    to="none",
+)
+_TOPOLOGY = environment(
+    "NCCL_TOPO_FILE",
+    Direction.REMOVE,
+    "a file that was written for another machine, or a container that does not see /sys, shows paths that are not "
+    "there; without the variable NCCL looks itself",
+    command="env | grep -E 'NCCL_(TOPO|GRAPH)'; nvidia-smi topo -m",
+)
+_SETTING = thing(
+    ChangeKind.OS,
+    "nccl-settings",
+    Direction.REPAIR,
+    "the warning names the variable: take it out, or give it a value that this release of NCCL knows",
+    command="env | grep ^NCCL_; cat /etc/nccl.conf ~/.nccl.conf 2>/dev/null",
+)
+_LIMITS = thing(
+    ChangeKind.OS,
+    "LimitNOFILE",
+    Direction.RAISE,
+    "each rank holds sockets and threads for every other one: raise the limits of open files and of tasks",
+    command="ulimit -n; ulimit -u; systemctl show -p LimitNOFILE -p TasksMax UNIT",
+)
+_HOST_MEMORY = thing(
+    ChangeKind.OS,
+    "host-memory",
+    Direction.RAISE,
+    "NCCL's buffers for the processor are in the host's memory, which the group's limit or other processes take",
+    command="free -h; cat /sys/fs/cgroup/memory.max",
+)
+_OTHER_RANK = thing(
+    ChangeKind.OS,
+    "other-rank",
+    Direction.REPAIR,
+    "this rank only sees that another one is gone: the log of the rank, or host, that is named says why",
+    command="grep -n -m5 -E 'ERROR|Traceback|Killed' LOG-OF-THE-OTHER-RANK",
+)
+_DRIVER = thing(
+    ChangeKind.OS,
+    "gpu-driver",
+    Direction.REPAIR,
+    "NCCL only reports it: the call's own words, and the kernel's lines of that minute, say what the card or driver "
+    "refused",
+    command="journalctl -k --since -1h | grep -iE 'NVRM|Xid'; nvidia-smi",
+)
+_OTHER_NCCL = thing(
+    ChangeKind.PACKAGE,
+    "nvidia-nccl",
+    Direction.CHANGE,
+    "a check inside NCCL failed: another release of the same CUDA may not; VLLM_NCCL_SO_PATH names its file to vLLM",
+    command="pip download --no-deps nvidia-nccl-cu12 -d /tmp/nccl   # unpack; VLLM_NCCL_SO_PATH=/…/libnccl.so.2",
+)
 # The first that fits; what follows in the words of a later one may be an effect of it.
 _CALLS: tuple[_Call, ...] = (
-    _Call((), "nccl-call-same-gpu", (_ONE_GPU_EACH,), ends=True),
-    _Call((), "nccl-call-multicast", (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call(("nvls",), "nccl-call-cuda", (_NO_MULTICAST, _FABRIC), ends=True),
-    _Call(("shm",), "nccl-call-cuda-failure", (_NO_CUMEM_HOST,), ends=True),
-    _Call(("p2p",), "nccl-call-peer", (_NO_PEER, _NO_CUMEM), ends=True),
+    _Call((), "nccl-call-same-gpu", (_ONE_GPU_EACH,), "Two ranks of NCCL are on the same GPU", ends=True),
+    _Call((), "nccl-call-mnnvl", (_NO_MNNVL, _IMEX), "NCCL's NVLink between hosts does not work here", sure=False),
+    _Call((), "nccl-call-multicast", (_NO_MULTICAST, _FABRIC), "NCCL's multicast in the switches failed", ends=True),
+    _Call(("nvls",), "nccl-call-cuda", (_NO_MULTICAST, _FABRIC), "NCCL's multicast in the switches failed", ends=True),
+    _Call(("shm",), "nccl-call-cuda-failure", (_NO_CUMEM_HOST,), "NCCL cannot share host memory by cuMem", ends=True),
+    _Call(("p2p",), "nccl-call-peer", (_NO_PEER, _NO_CUMEM), "NCCL cannot copy from GPU to GPU here", ends=True),
     _Call(
-        (
-            "alloc",
-            "cudawrap",
-        ),
+        ("alloc", "cudawrap"),
         "nccl-call-refused",
         (_NO_CUMEM,),
+        "The driver refuses NCCL's way of taking memory (cuMem)",
         ends=True,
     ),
-    _Call((), "nccl-call-shared-memory", (_NO_SHARED,), ends=True),
-    _Call((), "nccl-call-address", (_GID, _SOCKETS), ends=True),
-    _Call((), "nccl-call-no-answer", (_GID, _ADAPTERS, _SOCKETS), ends=True),
-    _Call((), "nccl-call-no-access", (_GPU_DIRECT, _SOCKETS), ends=True),
-    _Call((), "nccl-call-memory-lock", _LOCKED),
-    _Call((), "nccl-call-verbs", (_SOCKETS,)),
-    _Call((), "nccl-call-interface", (_INTERFACE,), ends=True),
+    _Call((), "nccl-call-versions", (_ONE_NCCL,), "The ranks run different releases of NCCL", ends=True),
+    _Call((), "nccl-call-shared-memory", (_NO_SHARED,), "The ranks do not see the same /dev/shm", ends=True),
+    _Call((), "nccl-call-address", (_GID, _SOCKETS), "NCCL's RDMA has no address that reaches the peer", ends=True),
+    _Call((), "nccl-call-no-answer", (_GID, _ADAPTERS, _SOCKETS), "NCCL's RDMA gets no answer of the peer", ends=True),
+    _Call((), "nccl-call-no-access", (_GPU_DIRECT, _SOCKETS), "NCCL's RDMA may not reach the GPU's memory", ends=True),
+    _Call((), "nccl-call-memory-lock", _LOCKED, "NCCL may not lock the memory that RDMA needs"),
+    _Call((), "nccl-call-verbs", (_SOCKETS,), "A call to the RDMA adapter failed under NCCL"),
+    _Call((), "nccl-call-interface", (_INTERFACE,), "NCCL finds no network interface of that name", ends=True),
+    _Call((), "nccl-call-limits", (_LIMITS,), "NCCL met a limit of the host: files, threads or tasks", sure=False),
+    _Call((), "nccl-call-host-memory", (_HOST_MEMORY,), "NCCL found no host memory for its buffers", sure=False),
+    _Call((), "nccl-call-peer-gone", (_OTHER_RANK,), "Another rank ended, and NCCL lost its connection", sure=False),
+    _Call((), "nccl-call-connect", (_INTERFACE,), "NCCL's ranks do not reach each other over the network"),
+    _Call((), "nccl-call-segment", (_NO_SHARED,), "NCCL cannot make its segment in /dev/shm", sure=False),
+    _Call((), "nccl-call-no-peer-access", (_NO_PEER, _NO_CUMEM), "NCCL cannot copy from GPU to GPU here", sure=False),
     _Call(
-        (),
-        "nccl-call-connect",
-        (_INTERFACE,),
+        (), "nccl-call-adapter-event", (_ADAPTERS, _SOCKETS), "The RDMA adapter reports an error under NCCL", sure=False
     ),
+    _Call((), "nccl-call-socket", (_INTERFACE,), "A socket of NCCL's could not be opened or used", sure=False),
+    _Call((), "nccl-call-plugin", (_NO_PLUGIN,), "NCCL's plugin for the network does not start", sure=False),
+    _Call((), "nccl-call-topology", (_TOPOLOGY,), "NCCL cannot make out how the GPUs are connected", sure=False),
+    _Call((), "nccl-call-setting", (_SETTING,), "NCCL refuses the value of one of its variables", sure=False),
+    _Call((), "nccl-call-cuda-failure", (_DRIVER,), "A CUDA call failed under NCCL", sure=False),
+    _Call((), "nccl-call-own-state", (_OTHER_NCCL,), "NCCL failed on its own state", sure=False),
 )
 
 
@@ -162,6 +252,8 @@ class NcclWarning(msgspec.Struct, frozen=True):
     index: int
     changes: tuple[Change, ...]
     ends: bool
+    title: str = ""
+    sure: bool = True
 
 
 def call_told(case: Case) -> NcclWarning | None:
@@ -169,13 +261,19 @@ def call_told(case: Case) -> NcclWarning | None:
     run = case.run
     if run is None:
         return None
-    for hit in run.all("nccl-warning"):
-        file, words = hit.fields.get("file", ""), hit.fields["words"]
-        call = next((c for c in _CALLS if _in(c, file) and says(words, c.words)), None)
-        if call is not None:
-            return NcclWarning(hit.index, _wanted(case, call.changes), call.ends)
+    told = [(hit, call) for hit in run.all("nccl-warning") if (call := _call_of(hit)) is not None]
+    # A communicator survives some of them: one that it does not comes before those, wherever it stands.
+    first = next((one for one in told if one[1].ends), told[0] if told else None)
+    if first is not None:
+        hit, call = first
+        return NcclWarning(hit.index, _wanted(case, call.changes), call.ends, call.title, call.sure)
     peer = run.first("nccl-peer-access")
     return NcclWarning(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
+
+
+def _call_of(hit: Hit) -> _Call | None:
+    file, words = hit.fields.get("file", ""), hit.fields["words"]
+    return next((c for c in _CALLS if _in(c, file) and says(words, c.words)), None)
 
 
 def _in(call: _Call, file: str) -> bool:

@@ -1,0 +1,27 @@
+"""An error of CUDA or HIP that is only named is read with its words."""
+
+import pytest
+
+from vllm_doctor.knowledge.cuda_statuses import worded
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("CUDA_ERROR_INVALID_VALUE", "invalid argument"),
+        ("cudaErrorIllegalAddress", "an illegal memory access was encountered"),
+        ("hipErrorNoBinaryForGpu", "no kernel image is available for execution on the device"),
+        ("hipErrorLaunchTimeOut", "the launch timed out and was terminated"),
+    ],
+)
+def test_a_name_gets_the_words_behind_it(named: str, words: str) -> None:
+    assert worded(f"copy failed: {named}, retried") == f"copy failed: {named} (CUDA error: {words}), retried"
+
+
+def test_a_name_that_nobody_has_the_words_of_stays_as_it_is() -> None:
+    assert worded("CUDA_ERROR_OF_ANOTHER_YEAR") == "CUDA_ERROR_OF_ANOTHER_YEAR"
+
+
+def test_what_torch_says_to_search_for_is_no_second_error() -> None:
+    said = "CUDA error: invalid argument\nSearch for `cudaErrorInvalidValue' in its documentation."
+    assert worded(said) == said

@@ -1,0 +1,146 @@
+"""A status that a library of the card returns: each has a cause of its own and a next step, by its name alone."""
+
+import pytest
+
+from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import diagnose
+
+SITE = "/opt/v/lib/python3.12/site-packages"
+CALLS = "return self.run(x, weight)"
+RAISES = "raise ValueError("
+PREFIX = "(EngineCore pid=812) ERROR 03-14 09:12:44 [core.py:1124] "
+
+
+def found(raised: str, *before: str, file: str = "vllm/model_executor/layers/linear.py", code: str = CALLS) -> Finding:
+    """What a start of 0.33.0 is called whose worker ends with this exception, under what was said before it."""
+    lines = ["(APIServer pid=640) INFO 03-14 09:11:58 [api_server.py:1977] vLLM API server version 0.33.0", *before]
+    lines += [PREFIX + "EngineCore failed to start.", PREFIX + "Traceback (most recent call last):"]
+    for path, function, line in (
+        ("vllm/v1/worker/gpu_worker.py", "determine_available_memory", "self.model_runner.profile_run()"),
+        (file, "apply", code),
+    ):
+        lines += [f'{PREFIX}  File "{SITE}/{path}", line 210, in {function}', f"{PREFIX}    {line}"]
+    judged = diagnose(
+        Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines([*lines, PREFIX + raised], "log"), "log"))
+    )
+    return judged.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("raised", "title"),
+    [
+        ("CUDA driver error: CUDA_ERROR_LAUNCH_TIMEOUT", "A display's watchdog ended a kernel"),
+        ("CUDA driver error: CUDA_ERROR_NVLINK_UNCORRECTABLE", "A link between the GPUs failed"),
+        ("CUDA driver error: CUDA_ERROR_NO_BINARY_FOR_GPU", "The build has no code that this GPU and driver can run"),
+        ("HIP error: hipErrorIllegalAddress", "A kernel on the GPU went wrong, and a later call tells of it"),
+        (
+            "CUDA error: CUSPARSE_STATUS_NOT_SUPPORTED when calling `f`",
+            "A CUDA library does not fit this build of torch",
+        ),
+        (
+            "CUDA error: CUBLAS_STATUS_MAPPING_ERROR when calling `f`",
+            "A CUDA library's kernel did not run to its end",
+        ),
+        ("HIPBLAS_STATUS_INVALID_VALUE", "A ROCm library failed, or has no kernel for this card"),
+        (
+            "level_zero backend failed with error: 7 (UR_RESULT_ERROR_INVALID_NATIVE_BINARY)",
+            "Compiled code does not fit the Intel GPU or its driver",
+        ),
+        (
+            "copy:x.cpp:7 NPU function error: AclrtSetDevice, error code is 107001",
+            "The rank asks for an NPU that this process does not see",
+        ),
+        (
+            "run:x.cpp:7 NPU function error: aclrtCreateEvent, error code is 207007",
+            "The NPU has no stream, event or other resource left",
+        ),
+    ],
+)
+def test_a_status_has_its_cause_and_a_step(raised: str, title: str) -> None:
+    told = found(f"RuntimeError: {raised}")
+    assert told.title == title
+    assert told.changes
+
+
+@pytest.mark.parametrize(
+    ("warned", "title", "change"),
+    [
+        (
+            "graph/topo.cc:7 NCCL WARN Could not find NET with id 7",
+            "NCCL cannot make out how the GPUs are connected",
+            "NCCL_TOPO_FILE",
+        ),
+        (
+            "init.cc:7 NCCL WARN MNNVL (cliqueSize 7) is available but not working on this system.",
+            "NCCL's NVLink between hosts does not work here",
+            "NCCL_MNNVL_ENABLE",
+        ),
+        (
+            "misc/socket.cc:7 NCCL WARN Call to bind failed: Cannot assign requested address",
+            "A socket of NCCL's could not be opened or used",
+            "NCCL_SOCKET_IFNAME",
+        ),
+        (
+            "ras/ras.cc:7 NCCL WARN NCCL version mismatch with remote peer 10.0.0.7 (local: 7, remote 9)",
+            "The ranks run different releases of NCCL",
+            "nvidia-nccl",
+        ),
+        ("proxy.cc:7 NCCL WARN Proxy append mismatch", "NCCL failed on its own state", "nvidia-nccl"),
+    ],
+)
+def test_what_nccl_warns_of_names_the_problem(warned: str, title: str, change: str) -> None:
+    told = found(
+        "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)",
+        f"node1:100:200 [0] {warned}",
+        file="vllm/distributed/device_communicators/pynccl_wrapper.py",
+    )
+    assert (told.code, told.title, told.changes[0].name) == ("VD803", title, change)
+
+
+@pytest.mark.parametrize(
+    ("raised", "title"),
+    [
+        ("ValueError: Unsupported widget kind: 7", "The attention backend does not know this widget kind"),
+        (
+            "NotImplementedError: Sliding sinks are not supported yet",
+            "The attention backend does not support Sliding sinks",
+        ),
+        ("ValueError: page_rows (7) must be a power of two", "The attention backend does not take the given page_rows"),
+        ("ValueError: the packed path requires contiguous scales", "The attention backend requires contiguous scales"),
+    ],
+)
+def test_what_a_part_refuses_is_in_the_title(raised: str, title: str) -> None:
+    assert found(raised, file="vllm/v1/attention/backends/example.py", code=RAISES).title == title
+
+
+def test_a_part_that_says_nothing_of_what_it_refuses_is_named_alone() -> None:
+    told = found("ValueError: odd rows", file="vllm/v1/attention/backends/example.py", code=RAISES)
+    assert told.title == "An attention kernel refuses what the model or launch asks of it"
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("double free or corruption (out)", "Native code damaged its own memory, and glibc ended the process"),
+        (
+            "python3: /src/core/pool.cc:88: void acme::Pool::give(int): Assertion `count > 0' failed.",
+            "Native code ended the process at a check of its own: pool.cc",
+        ),
+        (
+            "python3: /src/lib/Utility.cpp:7: bool mlir::ok(mlir::Value): Assertion `type.isF16()' failed.",
+            "Triton's compiler aborted on a kernel",
+        ),
+    ],
+)
+def test_native_code_that_ends_itself_is_no_kill(said: str, title: str) -> None:
+    lines = [
+        "INFO 02-11 02:14:57 [core.py:93] Initializing a V1 LLM engine (v0.11.2) with config: model='m/x'",
+        said,
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    ]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings[0].title == title
+    assert judged.findings[0].changes

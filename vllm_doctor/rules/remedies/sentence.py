@@ -1,0 +1,78 @@
+"""What a part refuses, read of the sentence in which it does: what it does not support, know, find, or asks for.
+
+The words are those of the exception as a finding may show them (what a client sent is hidden there), so a title made
+of them holds no more than its evidence does.
+"""
+
+from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read
+from vllm_doctor.records import excerpt
+from vllm_doctor.redact.raised import exception_words
+from vllm_doctor.rules.case import Case
+
+# Each shape of a refusal by its id in the catalogue, the more definite first, and how the problem is said.
+_SHAPES = (
+    ("refuses-all-but", "{part} supports only {what}"),
+    ("refuses-all-but-before", "{part} supports only {what}"),
+    ("refuses-all-but-after", "{part} supports only {what}"),
+    ("refuses-unsupported", "{part} does not support {what}"),
+    ("refuses-unsupported-before", "{part} does not support {what}"),
+    ("refuses-unknown", "{part} does not know this {what}"),
+    ("refuses-absent", "{part} does not find {what}"),
+    ("refuses-division", "{part} cannot divide {what}"),
+    ("refuses-value", "{part} does not take the given {what}"),
+    ("refuses-without", "{part} requires {what}"),
+    ("refuses-required", "{part} requires {what}"),
+)
+# Words that say nothing of what a part wants where they stand alone.
+_BARE = frozenset(
+    {"same", "valid", "positive", "non-negative", "non-empty", "called", "set", "one", "be", "it", "them", "they"}
+    | {"its", "only", "more", "yet", "you", "your", "to", "we", "this", "that"}
+)
+# Words with which a sentence or a clause opens.
+_OPENING = frozenset(
+    {"the", "a", "an", "this", "that", "any", "all", "both", "but", "because", "since", "where", "when", "if", "for"}
+    | {"each", "every"}
+)
+# Figures and names that stand between a part's words tell who reads them, not what the problem is.
+_MIXED = "{part} was given sizes or types that do not fit together"
+# How short what was read may be, and how many words of it a title holds.
+_LEAST, _WORDS = 3, 6
+
+
+def problem(case: Case, fault: Fault, part: Layer) -> str:
+    """The problem as the sentence names it; empty where its shape is none of those that the doctor knows."""
+    if fault.crash is None or not part.voice:
+        return ""
+    first = first_words(case, fault)
+    for shape, title in _SHAPES:
+        found = read(shape, first)
+        what = _plain(found["what"]) if found is not None else ""
+        if len(what) >= _LEAST and what.lower() not in _BARE:
+            return _at_a_word(title.format(part=part.voice, what=what))
+    return _MIXED.format(part=part.voice) if read("refuses-mixed", first) is not None else ""
+
+
+def first_words(case: Case, fault: Fault) -> str:
+    """The first line of what the exception says, as a finding may show it."""
+    if fault.crash is None:
+        return ""
+    root = fault.crash.root
+    message = exception_words(case.run.lines, fault.crash, root) if case.run is not None else root.message
+    return excerpt.said(next((line.strip() for line in message.splitlines() if line.strip()), ""))
+
+
+def _plain(what: str) -> str:
+    """What was read, without quotes and what a sentence begins with."""
+    words = what.replace("`", "").replace('"', "").replace("'", "").split()
+    while words and words[0].lower() in _OPENING:
+        words = words[1:]
+    return " ".join(words[:_WORDS]).strip(" .,:;-")
+
+
+def _at_a_word(title: str) -> str:
+    """No longer than a title, and cut where a word ends."""
+    if len(title) <= excerpt.TITLE:
+        return title
+    return title[: excerpt.TITLE].rsplit(" ", 1)[0]
