@@ -115,6 +115,32 @@ def test_groups_of_awq_are_not_cut(ask):
     assert refused(ask(narrow, "-tp 4")) == ["--tensor-parallel-size"]
 
 
+INTEGERS, FLOATS = {"num_bits": 4, "type": "int", "group_size": 128}, {"num_bits": 8, "type": "float"}
+TOKENS_IN_8 = {"num_bits": 8, "type": "int", "dynamic": True}
+
+
+def compressed(weights, inputs=None):
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": inputs}
+    stored = {"quant_method": "compressed-tensors", "ignore": ["lm_head"], "config_groups": {"group_0": group}}
+    return {**LLAMA_8B, "torch_dtype": "float16", "quantization_config": stored}
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "flags"),
+    [
+        (compressed(INTEGERS), "T4", "0.11.0", ["quantization_config"]),
+        (compressed(INTEGERS), "T4", "0.12.0", []),
+        (compressed(INTEGERS), "A10", "0.11.0", []),
+        (compressed(FLOATS), "T4", "0.14.1", ["quantization_config"]),
+        (compressed(FLOATS), "T4", "0.16.0", []),
+        (compressed({**INTEGERS, "num_bits": 8}, TOKENS_IN_8), "T4", "0.9.1", []),
+        (compressed({**INTEGERS, "num_bits": 8}, TOKENS_IN_8), "V100", "0.9.1", ["quantization_config"]),
+    ],
+)
+def test_compressed_tensors_asks_the_card_by_what_weights_and_inputs_are(ask, config, gpu, version, flags):
+    assert refused(ask(config, gpu=gpu, gpus=1, version=version)) == flags
+
+
 def test_a_width_that_does_not_divide_is_refused(ask):
     assert refused(ask({**LLAMA_8B, "intermediate_size": 14338}, "-tp 4")) == ["--tensor-parallel-size"]
 

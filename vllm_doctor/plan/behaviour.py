@@ -26,6 +26,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     awq_in_eight_parts: bool
     gptq_by_marlin: bool
     awq_by_marlin: bool
+    asks_card_of_schemes: bool
+    packed_from_ampere: bool
+    floats_from_ampere: bool
     multimodal_step_floor: bool
     wide_chunks: bool
     counts_used_memory: bool

@@ -51,6 +51,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         return
     yield from _build(s, gpu, gpu.capability)
     yield from _quantised(a, s, gpu, gpu.capability)
+    yield from _schemes(a, s, gpu, gpu.capability)
     yield from _backend(a, s, gpu, gpu.capability)
 
 
@@ -117,6 +118,36 @@ def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
     if all(isinstance(t, list) and s.dtype not in t for t in types):
         listed = sorted({str(x) for t in types if isinstance(t, list) for x in t})
         yield Refusal("--dtype", s.dtype, f"{' or '.join(listed)}, which {s.version} takes with {asked[-1]}")
+
+
+# What every scheme of compressed-tensors asks for.
+_TURING, _AMPERE = 7.5, 8.0
+
+
+def _schemes(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """compressed-tensors asks the card once more for each linear layer, by what weights and inputs are (quantization/
+    compressed_tensors/schemes, get_min_capability). Experts have kernels of their own, which ask otherwise."""
+    if methods(a, s) != ("compressed-tensors",) or a.moe is not None or not s.does.asks_card_of_schemes:
+        return
+    if capability < _LEAST:
+        return  # refused already
+    groups = a.quantization.section("config_groups") if a.quantization is not None else None
+    for key in groups.values if groups is not None else ():
+        group = groups.section(key) if groups is not None else None
+        weights = group.section("weights") if group is not None else None
+        if group is None or weights is None or "Linear" not in (group.texts("targets") or ["Linear"]):
+            continue
+        plain = weights.text("type") == "int" and group.section("input_activations") is None
+        above = s.does.packed_from_ampere if plain else s.does.floats_from_ampere and weights.text("type") == "float"
+        least = _AMPERE if above else _TURING
+        if capability < least:
+            what = f"{weights.values.get('num_bits')}-bit {'integers' if weights.text('type') == 'int' else 'floats'}"
+            yield Refusal(
+                "quantization_config",
+                f"compressed-tensors, {what} on {gpu.name}, compute capability {capability}",
+                f"compute capability {least}, which {s.version} asks for with them",
+            )
+            return
 
 
 def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]:
