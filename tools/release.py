@@ -64,7 +64,7 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
         print(f"release: {problem}", file=sys.stderr)
         return 2
     file = store.path(wheel.version, folder)
-    earlier = store.before(wheel.version, folder)
+    earlier, kept = store.before(wheel.version, folder), store.load(wheel.version, folder)
     wrote = store.write(file, store.dumps(release))
     histories = history.write(folder, made)
     state = "written" if wrote else "says so already"
@@ -73,6 +73,11 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
     newer = [v for v in store.versions(folder) if as_version(v) > as_version(wheel.version)]
     if newer:
         print(f"newer releases are there, up to {newer[-1]}; this one is compared with the one before it")
+    if kept is not None:
+        _section(f"What was not known of {wheel.version} before", report.added(kept, release))
+        if not any(report.changes(kept, release)):
+            print(f"\nAll else is as it was: `tools/release.py diff {earlier} {wheel.version}` tells it again.")
+            return 0
     tell(store.load(earlier, folder) if earlier else None, release, wheel)
     return 0
 

@@ -5,7 +5,7 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_activation import peak
 from tests.plan.test_plan import command, model, plan
-from vllm_doctor.plan.advice.under_load import cure
+from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import StartPoint, doubtful, first_end
 
 __all__ = ["model"]
@@ -99,7 +99,7 @@ def test_what_the_first_full_step_lacks_is_told_with_the_value_that_leaves_it_th
     told = asked.predict()
     assert (told.outcome, told.verdict) == ("oom-under-load", "fails-under-load")
     assert told.lacking_gib == pytest.approx(1.05, abs=0.01)
-    found = cure(asked, told)
+    found = remedy_under_load(asked, told)
     assert found is not None
     assert (found.flag, found.value, round(found.pool_gib, 1)) == ("gpu-memory-utilization", "0.94", 5.1)
     card = ["--vllm-version", "0.6.6", "--gpu", "L4", "--model-config", model(config), "--", "vllm", "serve", "m"]
@@ -128,10 +128,10 @@ def test_a_pool_of_given_size_is_made_smaller_by_what_a_step_lacks(model):
         return plan(config, f"{line} --kv-cache-memory-bytes {pool}", gpu="L4", version="0.19.0").predict()
 
     assert (planned("6G").verdict, planned("6G").lacking_gib) == ("fails-under-load", pytest.approx(0.663, abs=0.001))
-    assert planned("6G").cure == planned("7G").cure == ("kv-cache-memory-bytes", "5730467840")
+    assert planned("6G").smaller_pool == planned("7G").smaller_pool == ("kv-cache-memory-bytes", "5730467840")
     assert planned("5730467840").verdict == "starts"
 
 
 def test_a_start_without_doubt_lacks_nothing(model):
     told = plan(model(LLAMA_8B), "--max-model-len 8192", gpu="H100", version="0.19.0").predict()
-    assert (told.verdict, told.lacking_gib, told.cure) == ("starts", None, None)
+    assert (told.verdict, told.lacking_gib, told.smaller_pool) == ("starts", None, None)

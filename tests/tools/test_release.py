@@ -595,6 +595,21 @@ class TestAnotherRelease:
         assert "0.99.0.json says so already, 0 history files changed" in capsys.readouterr().out
         assert {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))} == before
 
+    def test_a_message_that_was_added_since_is_all_that_is_told(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Who adds a rule reads no report of a release that was worked off long ago."""
+        added(tmp_path, wheel(tmp_path))
+        have = release.sought()
+        monkeypatch.setattr(release, "sought", lambda: [m for m in have if m.id != "free-below-wanted"])
+        added(tmp_path, wheel(tmp_path))
+        monkeypatch.undo()
+        capsys.readouterr()
+        added(tmp_path, wheel(tmp_path))
+        said = capsys.readouterr().out
+        assert "What was not known of 0.99.0 before:\n  free-below-wanted in vllm/v1/worker/utils.py\n" in said
+        assert "Planner" not in said
+
     @pytest.mark.parametrize("later", ["0.100.0", "0.98.0"])
     def test_the_files_of_others_stay_byte_for_byte(self, tmp_path: Path, later: str) -> None:
         added(tmp_path, wheel(tmp_path))

@@ -75,6 +75,16 @@ def messages(old: Release | None, new: Release, catalogue: Iterable[Catalogued])
             yield f"another wording: {message.id} in {now['in']}: compare it with its samples"
 
 
+def added(kept: Release, new: Release) -> Iterator[str]:
+    """Messages and functions that this reading of a release has beside those of the one before."""
+    for section in ("messages", "cited"):
+        before, after = store.section(kept, section), store.section(new, section)
+        for name, row in after.items():
+            if before.get(name) != row:
+                yield f"{name} in {row['in']}" if isinstance(row, dict) and "in" in row else name
+        yield from (f"no longer found: {name}" for name in before if name not in after)
+
+
 def refusals(old: Release | None, sentences: Mapping[str, Mapping[str, object]]) -> Iterator[str]:
     """New sentences that refuse an option, as the wheel has them."""
     before = store.section(old, "refusals")

@@ -67,7 +67,7 @@ def _judged(  # noqa: PLR0917
     from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.plan.advice.choice import choose
     from vllm_doctor.plan.advice.recommendation import Workload, safe
-    from vllm_doctor.plan.advice.under_load import cure
+    from vllm_doctor.plan.advice.under_load import remedy_under_load
     from vllm_doctor.plan.launch.flags import SettingError
     from vllm_doctor.plan.model.reading import ConfigError
     from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
@@ -95,7 +95,7 @@ def _judged(  # noqa: PLR0917
         return Checked(_NAME, Result.WARN, f"{found}, with {spilled}", "weights on the card", _OTHERWISE)
     if safe(told):
         return Checked(_NAME, Result.OK, found)
-    if told.lacking_gib is not None and (less := cure(plan, told)) is not None:
+    if told.lacking_gib is not None and (less := remedy_under_load(plan, told)) is not None:
         ends = Result.FAIL if told.verdict == "fails-under-load" else Result.WARN
         return Checked(_NAME, ends, found, _needed(told), f"set {_variable(less.flag)}: {less.value}")
     better = [

@@ -13,7 +13,7 @@ from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import option, serve_words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
-from vllm_doctor.plan.advice.under_load import cure
+from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.history import Difference
@@ -413,7 +413,7 @@ def _under_load(plan: Plan) -> list[str]:
     if p.lacking_gib is None:
         return []
     lacks = f"  lacks    {p.lacking_gib:.2f} GiB for a step of {p.settings.batched} tokens beside the KV cache"
-    found = cure(plan.planner, p)
+    found = remedy_under_load(plan.planner, p)
     if found is None:
         return [lacks]
     return [
@@ -437,7 +437,7 @@ def _cured(plan: Plan) -> dict[str, object] | None:
     """The same for programs."""
     if plan.predicted.lacking_gib is None:
         return None
-    found = cure(plan.planner, plan.predicted)
+    found = remedy_under_load(plan.planner, plan.predicted)
     return {
         "lacks_gib": _round(plan.predicted.lacking_gib),
         "flag": None if found is None else found.flag,

@@ -90,7 +90,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         return "starts" if self.outcome == "ok" else "does-not-start"
 
     @property
-    def cure(self) -> tuple[str, str] | None:
+    def smaller_pool(self) -> tuple[str, str] | None:
         """The option and its value that leave the first full step what it lacks; None where it lacks nothing, or where
         no value does."""
         s = self.settings
