@@ -1,21 +1,28 @@
 """VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
 
-import math
-
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.match import Hit
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import killed
 from vllm_doctor.rules.gates.host_claims import host_claims
-from vllm_doctor.rules.gates.oom_killer import UNNAMED, Kill, in_log, kills
+from vllm_doctor.rules.gates.oom_killer import Kill, in_log, kills
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
-from vllm_doctor.rules.say import environment, finding, gib, set_flag, thing
+from vllm_doctor.rules.remedies.host_memory import (
+    RAY,
+    containers_limit,
+    fewer_jobs,
+    jobs_limit,
+    limit,
+    more_host_memory,
+    ray_threshold,
+    room_to_load,
+)
+from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.
 _TOLD = (
@@ -43,8 +50,7 @@ _POD = frozenset({"container-oom", "platform-oom", "container-oom-event"})
 # A batch system says so of a job at the memory that it asked for; Slurm of a step, too.
 _STEP = "step-oom"
 _JOB = frozenset({"job-oom", "lsf-oom", "pbs-oom"})
-# Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
-_LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
+_OF_SLURM = frozenset({_STEP, "job-oom"})
 # systemd's letters for bytes, in powers of 1024.
 _UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # Of such a kill nobody else tells; who saw the signal may name its usual reason.
@@ -54,7 +60,6 @@ _ANY_REASON = frozenset({"exit-by-signal", "exit-by-signal-told"})
 # With so many times the checkpoint free the host has room for it.
 _PLENTY = 2.0
 _ASK = "journalctl -k -g 'Killed process' says whether the kernel did it: give that with --kernel-log"
-_RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
 def judge(case: Case) -> Outcome:
@@ -93,9 +98,9 @@ def judge(case: Case) -> Outcome:
         evidence=evidence,
         arithmetic=(*_sum(last), *_peaked(case), *_of_ray(hit)),
         changes=(
-            _fewer_jobs(case),
+            fewer_jobs(case),
             *_changes(case, last, hit),
-            _ray_threshold(case),
+            ray_threshold(case),
         ),
         refute="the killed process does not belong to this unit",
     )
@@ -120,7 +125,7 @@ def _while_it_held_much(case: Case) -> Finding | None:
         arithmetic=tuple(claim.sum_ for claim in held if claim.sum_ is not None),
         changes=(
             *(claim.change for claim in held if claim.large),
-            thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(None)),
+            more_host_memory(None),
         ),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
     )
@@ -155,7 +160,7 @@ def _while_it_grew(case: Case, run: AnalysedRun, dead: Hit) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(dead.index),),
         arithmetic=sums,
-        changes=(thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(None) if served else _room()),),
+        changes=(more_host_memory(None) if served else room_to_load(),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
         then=_ASK,
     )
@@ -165,13 +170,6 @@ def _grown(*, loading: bool, served: bool) -> str:
     if loading:
         return "Killed while loading weights"
     return "The server was killed" if served else "The start was killed"
-
-
-def _room() -> str:
-    return (
-        "give the host, its container or the virtual machine (memory= in .wslconfig) more memory, or add swap for the "
-        "time of the loading: a start passes the weights through host memory"
-    )
 
 
 def _title(kill: Kill | None) -> str:
@@ -203,7 +201,7 @@ def _told_by(hit: Hit | None) -> str:
     """By whose word, where the kernel's own is not there."""
     if hit is None:
         return ""
-    if hit.id in _RAY:
+    if hit.id in RAY:
         return "Ray killed a worker: the host's memory was used up"
     return {
         _STEP: "The job was killed at the memory that it asked Slurm for",
@@ -227,7 +225,10 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
 def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | None, ...]:
     by = hit.id if hit is not None else ""
     limited = by in _POD | _JOB | {_STEP} or (kill is not None and kill.group is not None)
-    own = _jobs_limit(by) if by in _JOB | {_STEP} else _limit(kill) if kill is not None else _containers_limit(case)
+    if by in _JOB | {_STEP}:
+        own = jobs_limit(by_slurm=by in _OF_SLURM)
+    else:
+        own = limit(kill) if kill is not None else containers_limit(case)
     return (
         own if limited else None,
         *(claim.change for claim in host_claims(case)),
@@ -240,69 +241,8 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
         )
         if shares_memory(case)
         else None,
-        None if limited else thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, _more(kill, _peak(case))),
+        None if limited else more_host_memory(kill, _peak(case)),
     )
-
-
-def _jobs_limit(by: str) -> Change:
-    if by in _JOB - {"job-oom"}:
-        why = "ask the batch system for more: how much more than its own the job needs, nobody printed"
-        return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why)
-    why = "0 gives the job all memory of its node; how much more than its own it needs, nobody printed"
-    return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why, to="0")
-
-
-def _containers_limit(case: Case) -> Change:
-    """Nobody printed how much the container held: its limit has to grow, wherever it stands."""
-    named = _LIMITS.get(case.launch.medium if case.launch is not None else "pod", _LIMITS["pod"])
-    return thing(ChangeKind.OS, named, Direction.RAISE, "the container was killed at its own limit")
-
-
-def _limit(kill: Kill) -> Change:
-    """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
-    held = kill.resident
-    if kill.container is not None and held is not None:
-        return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25))
-    to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
-    why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
-    if kill.group == UNNAMED or kill.container is not None:
-        why += "; for a container use docker's --memory, for a pod limits.memory"
-    return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
-
-
-def _of_container(number: str, group: str, gib_: int) -> Change:
-    why = "1.25 times what the process held when its container's limit ended it"
-    if "kubepods" in group:
-        return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}Gi")
-    runtime = "podman" if "libpod" in group else "docker"
-    command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {excerpt.short(number)}   # then start"
-    return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}g", command=command)
-
-
-def _more(kill: Kill | None, peak: float | None = None) -> str:
-    held = kill.resident / GIB if kill is not None and kill.resident is not None else peak
-    size = f": more than the {held:.1f} GiB that it held when it was killed" if held is not None else ""
-    return f"the host needs more memory than it has{size}; swap only delays the failure"
-
-
-def _fewer_jobs(case: Case) -> Change | None:
-    """Kernels that are compiled at the first start take 1 to 3 GiB a compiler."""
-    run, kernel = case.run, case.kernel
-    ids = ("compiler-killed-task", "compiler-oom-task")
-    told = kernel is not None and any(says(e.text, *ids) for e in kernel.events)
-    if not told and (run is None or run.first(*ids) is None):
-        return None
-    why = "each job is a compiler of 1 to 3 GiB; without a limit as many run as the host has cores"
-    return environment("MAX_JOBS", Direction.LOWER, why, to=4)
-
-
-def _ray_threshold(case: Case) -> Change | None:
-    """Ray kills before the kernel would, at a share of the host's memory that can be set."""
-    run = case.run
-    if run is None or run.first(*_RAY) is None:
-        return None
-    why = "Ray ends workers when this part of the host's memory is in use; give the host more memory, if you can"
-    return environment("RAY_memory_usage_threshold", Direction.RAISE, why, to=0.99)
 
 
 RULE = rule(
