@@ -8,6 +8,7 @@ from tests.approved import (
     askers,
     bounds,
     diagnoses,
+    media,
     plan_options,
     plan_sweeps,
     plans,
@@ -32,6 +33,7 @@ def made() -> dict[Path, Callable[[], str]]:
         "rests_on": ("txt", rests_on.codes(), rests_on.answers),
         "sweeps": ("txt", sweeps.codes(), sweeps.answers),
         "readings": ("txt", readings.kinds(), readings.answers),
+        "media": ("txt", media.kinds(), media.answers),
         "wordings": ("txt", wordings.families(), wordings.answers),
     }
     return {
@@ -43,7 +45,18 @@ def made() -> dict[Path, Callable[[], str]]:
 
 def present() -> set[Path]:
     """The files that lie there."""
-    kinds = ("plans", "plan_sweeps", "plan_options", "sweeps", "rests_on", "readings", "askers", "bounds", "wordings")
+    kinds = (
+        "plans",
+        "plan_sweeps",
+        "plan_options",
+        "sweeps",
+        "rests_on",
+        "readings",
+        "askers",
+        "bounds",
+        "media",
+        "wordings",
+    )
     texts = (FOLDER.glob(f"{kind}/*.txt") for kind in kinds)
     return {*FOLDER.glob("diagnoses/*.yaml"), *(path for kind in texts for path in kind)}
 

@@ -96,3 +96,10 @@ def test_a_service_s_log_is_read_where_no_link_but_root_s_leads_to_it(tmp_path: 
         assert isinstance(told, Unknown), name
         assert "is not read for a service" in told.reason
     assert isinstance(read_logs([str(folder / "log")]), Known)  # a person may name what he likes
+
+
+def test_a_file_that_cannot_be_looked_at_is_one_that_the_user_may_not_read() -> None:
+    closed = os.open("/dev/null", os.O_RDONLY)
+    os.close(closed)
+    assert trust.closed_to(str(NOBODY), closed)
+    assert trust.led_astray("/dev/null", closed)

@@ -5,6 +5,7 @@ the tests that run its line are asked, the quickest first. Exit status 1 where f
 """
 
 import argparse
+import ast
 import collections
 import os
 import random
@@ -118,6 +119,26 @@ def _child(bug: Bug, tests: list[str], clock: int) -> None:
     os._exit(0 if code == pytest.ExitCode.OK else 1)
 
 
+def _running(line: int, source: str, of_file: Mapping[int, list[str]]) -> list[str]:
+    """The tests that run a line. What runs as the module is imported is credited to none, or to whoever came first:
+    then whoever runs anything of the module is asked."""
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    within = any(f.body[0].lineno <= line <= (f.end_lineno or 0) for f in functions)
+    found = of_file.get(line, []) if within else []
+    return found or sorted({test for one in of_file.values() for test in one})
+
+
+def _importing(bug: Bug, lines: Mapping[str, Mapping[int, list[str]]]) -> list[str]:
+    """The tests that run anything of a module that imports this one: of one that holds nothing but data."""
+    above, _, name = ".".join(bug.path.relative_to(REPO).with_suffix("").parts).rpartition(".")
+    imports = re.compile(rf"from {above}\.{name} import|from {above} import [^\n]*\b{name}\b")
+    found: set[str] = set()
+    for file, of_file in lines.items():
+        if imports.search((REPO / file).read_text(encoding="utf-8")):
+            found.update(test for of_line in of_file.values() for test in of_line)
+    return sorted(found)
+
+
 def _starting(bug: Bug, lines: dict[str, dict[int, list[str]]]) -> list[str]:
     """The tests that run a line which names this module: of one that is run in an interpreter of its own."""
     name = f'"{".".join(bug.path.relative_to(REPO).with_suffix("").parts)}"'
@@ -191,10 +212,7 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
         source = bug.path.read_text(encoding="utf-8")
         changed = mutant(source, sites(source)[bug.number])
         of_file = lines.get(str(bug.path.relative_to(REPO)), {})
-        # What runs as the module is imported no test is credited with: whoever runs anything of it is asked.
-        tests = (
-            of_file.get(changed.line) or sorted({t for one in of_file.values() for t in one}) or _starting(bug, lines)
-        )
+        tests = _running(changed.line, source, of_file) or _importing(bug, lines) or _starting(bug, lines)
         told = verdict(bug, asked(tests, bug, seconds, widths), o.clock)
         if told in {_SURVIVED, _UNCOVERED} and typed.refuses(bug.path, changed):
             told = _REFUSED

@@ -426,3 +426,9 @@ def test_the_weights_of_llama_3_2_vision_are_certain_and_its_profile_is_not(mode
     large = plan(model(MLLAMA), "--max-model-len 512", gpu="H100", version="0.6.3").predict()
     assert (small.outcome, large.outcome) == ("oom-weights", "unknown")
     assert large.settings.doubts[0].startswith("of MllamaForConditionalGeneration the weights")
+
+
+@pytest.mark.parametrize(("name", "bits"), GGUF_BITS.items())
+def test_a_block_of_a_gguf_type_is_whole_bytes(name, bits):
+    """ggml stores 256 weights (of the older types 32) as one struct; a share of a byte would be a misread size."""
+    assert (bits * 256 / 8).is_integer(), name
