@@ -1,12 +1,13 @@
 """How each medium writes the changes of each rule: a line, a unit, a container, a pod, a job, a program, the inventory.
 
 The launch is one of every kind of word; a line that many writings of a medium have stands once, at the head, and they
-have its number.
+have its mark, which follows from the line alone.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache
+from hashlib import sha256
 
 import msgspec
 
@@ -36,8 +37,8 @@ def answers(kind: str) -> str:
     """Each set of changes once, by its rule."""
     written = [(head, _written(name, changes, Medium(kind))) for head, name, changes in _asked()]
     count = Counter(line for _, lines in written for line in dict.fromkeys(lines))
-    common = {line: f"({at})" for at, line in enumerate((x for x, times in count.items() if times >= _COMMON), 1)}
-    told = [f"{number} {line}" for line, number in common.items()]
+    common = {line: f"({sha256(line.encode()).hexdigest()[:5]})" for line in sorted(count) if count[line] >= _COMMON}
+    told = [f"{mark} {line}" for line, mark in common.items()]
     for head, lines in written:
         told.append(f"{head}:{'' if lines else ' nothing'}")
         told += [f"  {common.get(line, line)}" for line in lines]

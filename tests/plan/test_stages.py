@@ -1,10 +1,14 @@
 """Pipeline stages of unequal sizes: each has the weights, the adapters and the offloaded weights of its own layers."""
 
+from itertools import permutations
+
 import pytest
+from msgspec.structs import replace
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_launch import resolved
 from tests.plan.test_plan import model, plan
+from vllm_doctor.plan.prediction.predict import _room_of
 
 __all__ = ["model"]
 
@@ -86,3 +90,13 @@ def test_a_stage_between_is_told_where_it_has_most_layers(stages, pp, told):
 @pytest.mark.parametrize(("version", "parts"), [("0.7.3", (10, 10, 12)), ("0.8.5", (11, 11, 10))])
 def test_to_0_7_the_last_stage_took_what_an_equal_division_leaves(version, parts):
     assert resolved("-pp 3", version, gpus=3).parallel.stages(32) == parts
+
+
+def test_the_stage_that_decides_is_one_that_fails_then_one_in_doubt_then_the_smallest(stages):
+    """A pipeline starts where all its stages do, so the worst speaks for all."""
+    sure = stages("", "16,16")[0]
+    small = replace(sure, gpu_blocks=sure.gpu_blocks - 1)
+    doubt = replace(sure, odds=0.5)
+    fails = replace(sure, outcome="oom-profile")
+    for mixed in permutations((sure, small, doubt, fails)):
+        assert sorted(mixed, key=_room_of) == [fails, doubt, small, sure]
