@@ -415,6 +415,24 @@ MLLAMA = {
 }
 
 
+def test_the_tower_of_phi_3_vision_stands_in_the_code_alone():
+    # Published as 4.15 billion parameters; of the tower's 24 layers vLLM makes 23, so 12.6 million fewer.
+    config = {
+        "architectures": ["Phi3VForCausalLM"],
+        "model_type": "phi3_v",
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+        "vocab_size": 32064,
+        "max_position_embeddings": 4096,
+        "torch_dtype": "bfloat16",
+        "tie_word_embeddings": False,
+        "img_processor": {"name": "clip_vision_model", "image_dim_out": 1024, "num_img_tokens": 144},
+    }
+    assert of(config) / 2 == pytest.approx(4.15e9 - 12.6e6, rel=0.003)
+
+
 @pytest.mark.parametrize(("tp", "logged"), [(1, 19.9073), (2, 10.0714)])
 def test_llama_3_2_vision_weighs_what_is_logged(tp, logged):
     # 32 local and 8 global layers of the tower, a table of positions for each tile of each shape, a wide projector.

@@ -185,10 +185,14 @@ def _linear(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) 
     return Linear("mamba1", 1, state, 1, inner, conv, state32, step)
 
 
+# Phi-3-vision's tower stands in the code alone (phi3v.py CLIP_VIT_LARGE_PATCH14_336_CONFIG); four patches make a token.
+PHI3_TOWER = Vision(24, 1024, 4096, 16, 14, False, 0, 2, 0, 336, "clip_vision_model")
+
+
 def _vision(top: Section) -> Vision | None:
     seen = top.section("vision_config") or top.section("vit_config") or top.section("vision_tower_config")
     if seen is None:
-        return None
+        return PHI3_TOWER if top.text("model_type") == "phi3_v" else None
     hidden = seen.whole("embed_dim", "hidden_size", "width", high=100_000, default=1024)
     if seen.text("model_type").startswith("qwen2_vl") and seen.has("embed_dim"):
         hidden = seen.whole("embed_dim", high=100_000)
@@ -338,7 +342,7 @@ def describe(top: Section) -> Architecture:
     tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
     if tie is not None and not isinstance(tie, bool):
         raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
-    vision = _vision(top) if text is not top or top.has("vision_config") else None
+    vision = _vision(top) if text is not top or top.has("vision_config") or top.has("img_processor") else None
     experts = _moe(text, count, width, model_type)
     return Architecture(
         model_type=model_type,

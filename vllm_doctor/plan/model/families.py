@@ -91,8 +91,9 @@ KNOWN = frozenset(
 )
 
 # Weights and cache follow from the code of the releases that have them; what their profile takes does not: the batch of
-# the encoder has as many images as the step has requests (worker/enc_dec_model_runner.py profile_run).
-WEIGHED = frozenset({"mllama_text_model"})
+# Llama 3.2's encoder has as many images as the step has requests (worker/enc_dec_model_runner.py profile_run), and an
+# image of Phi-3-vision as many crops as its checkpoint's processor makes.
+WEIGHED = frozenset({"mllama_text_model", "phi3_v"})
 
 TIED = frozenset(
     {

@@ -225,7 +225,7 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
     elif v.kind == "pixtral":
         project = merged * v.hidden + v.hidden * hidden + hidden * hidden
     elif v.kind == "clip_vision_model":
-        project = v.hidden * hidden + hidden * hidden
+        project = merged * hidden + hidden * hidden
     elif v.kind == "mllama_vision_model":
         project = v.out * hidden  # what several layers say, side by side
     else:
