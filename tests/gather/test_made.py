@@ -11,6 +11,7 @@ from tests.gather.test_containers import IMAGE, INSPECT
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.gather import inspected
+from vllm_doctor.gather.made import _written
 from vllm_doctor.launch import container
 from vllm_doctor.records.container import Made
 
@@ -173,3 +174,10 @@ LOG = (
     "(max_position_embeddings=32768 or model_max_length=None in model's config.json). To allow overriding this "
     "maximum, set the env var VLLM_ALLOW_LONG_MAX_MODEL_LEN=1\n"
 )
+
+
+@pytest.mark.parametrize(("most", "option"), [(-1, False), (0, False), (None, False), (1, True), (4096, True)])
+def test_a_limit_of_processes_is_written_where_there_is_one(most: int | None, option: bool) -> None:
+    """-1 is Docker's word for none; 1 is one."""
+    written = _written("PidsLimit", most, {})
+    assert written == (["--pids-limit", str(most)] if option else [])

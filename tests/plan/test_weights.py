@@ -450,3 +450,17 @@ def test_the_weights_of_llama_3_2_vision_are_certain_and_its_profile_is_not(mode
 def test_a_block_of_a_gguf_type_is_whole_bytes(name, bits):
     """ggml stores 256 weights (of the older types 32) as one struct; a share of a byte would be a misread size."""
     assert (bits * 256 / 8).is_integer(), name
+
+
+@pytest.mark.parametrize("sign", ["-", ".", "/"])
+@pytest.mark.parametrize(("name", "bits"), GGUF_BITS.items())
+def test_the_name_of_a_type_is_read_behind_each_sign_that_files_have_before_it(name, bits, sign):
+    """And in small letters, and with a part number behind it."""
+    mixed = gguf_bits(f"{name}.gguf")
+    assert mixed in {bits, gguf_bits(name)}
+    for file in (
+        f"model{sign}{name}.gguf",
+        f"model{sign}{name.lower()}.gguf",
+        f"model{sign}{name}-00001-of-00002.gguf",
+    ):
+        assert gguf_bits(file) == mixed, file
