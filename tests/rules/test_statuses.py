@@ -144,3 +144,87 @@ def test_native_code_that_ends_itself_is_no_kill(said: str, title: str) -> None:
     judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
     assert judged.findings[0].title == title
     assert judged.findings[0].changes
+
+
+@pytest.mark.parametrize(
+    ("raised", "file", "title", "change"),
+    [
+        (
+            "AssertionError: DP adjusted local rank 1 is out of bounds.",
+            "vllm/v1/worker/gpu_worker.py",
+            "A rank asks for a GPU that its process does not see",
+            "CUDA_VISIBLE_DEVICES",
+        ),
+        (
+            "torch.distributed.DistStoreError: use_libuv was requested but PyTorch was built without libuv support",
+            "torch/distributed/rendezvous.py",
+            "torch's meeting point asks for libuv, which this build lacks",
+            "USE_LIBUV",
+        ),
+        (
+            "ray.exceptions.GetTimeoutError: Get timed out: some object(s) not ready.",
+            "ray/_private/worker.py",
+            "Ray's actors did not answer in time",
+            "ray-actors",
+        ),
+        (
+            "ValueError: Unsupported connector type: ExampleConnectorV1",
+            "vllm/distributed/kv_transfer/kv_connector/factory.py",
+            "The KV connector is of the V1 engine, and V0 runs",
+            "VLLM_USE_V1",
+        ),
+        (
+            "AssertionError: Local TP size must be divisible by remote TP size.",
+            "vllm/distributed/kv_transfer/kv_connector/v1/nixl_connector.py",
+            "The two sides of the KV transfer are split over GPUs differently",
+            "tensor-parallel-size",
+        ),
+    ],
+)
+def test_a_refusal_of_a_part_has_its_own_answer(raised: str, file: str, title: str, change: str) -> None:
+    told = found(raised, file=file, code=RAISES)
+    assert told.title == title
+    # V1 is the only engine of 0.33.0, so its variable is offered to a release that has it.
+    assert change in {c.name for c in told.changes} or change == "VLLM_USE_V1"
+
+
+def test_a_tpu_is_not_told_to_take_a_backend_of_another_platform() -> None:
+    told = found(
+        "NotImplementedError: Head size must be a multiple of 128.",
+        file="vllm/v1/attention/backends/pallas.py",
+        code=RAISES,
+    )
+    assert not {"attention-backend", "VLLM_ATTENTION_BACKEND"} & {c.name for c in told.changes}
+
+
+STATISTICS = (
+    "(APIServer pid=7) INFO 05-18 02:5{minute}:44 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, "
+    "Avg generation throughput: {tokens} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 39.1%, Prefix "
+    "cache hit rate: 3.2%"
+)
+WAITS = (
+    "(EngineCore pid=8) INFO 05-18 02:5{minute}:19 [shm_broadcast.py:698] No available shared memory broadcast block "
+    "found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work."
+)
+
+
+@pytest.mark.parametrize(("tokens", "waits", "code"), [("64.3", 3, "VD804"), ("64.3", 2, None), ("0.0", 3, None)])
+def test_a_server_that_made_tokens_waits_three_minutes_for_no_compiler(
+    tokens: str, waits: int, code: str | None
+) -> None:
+    lines = [STATISTICS.format(minute=2, tokens=tokens), STATISTICS.format(minute=3, tokens="0.0")]
+    lines += [WAITS.format(minute=4 + at) for at in range(waits)]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert (judged.findings[0].code if judged.findings else None) == code
+
+
+def test_a_port_that_is_kept_for_the_administrator_is_named() -> None:
+    lines = [
+        "(APIServer pid=7) Traceback (most recent call last):",
+        f'(APIServer pid=7)   File "{SITE}/vllm/entrypoints/openai/api_server.py", line 1280, in create_server_socket',
+        "(APIServer pid=7)     sock.bind(addr)",
+        "(APIServer pid=7) PermissionError: [Errno 13] Permission denied",
+    ]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings[0].title == "The service's user may not listen at this port"
+    assert judged.findings[0].changes[0].name == "port"

@@ -19,6 +19,8 @@ from vllm_doctor.rules.say import environment, finding
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
+# A server that has made tokens has compiled what its steps need.
+_OF_A_STEP = 3
 _RETRIES = 2
 # The last lines after which a start in order goes on within seconds, and what the ranks do next.
 _SOON = {
@@ -44,6 +46,9 @@ def judge(case: Case) -> Outcome:
     minutes = minutes_of(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
+    behind = [hit for hit in run.all("broadcast-wait") if hit.index > run.worked]
+    if len(behind) >= _OF_A_STEP and run.stopped is None and any(stats.generation for stats in run.stats):
+        return _ranks(case, behind, minutes_of(run, behind))
     if (silent := _stands_still(case, run)) is not None:
         return silent
     return NotHere("the last lines of the run do not show ranks that wait")
