@@ -17,7 +17,7 @@ from vllm_doctor.rules.remedies.host_memory import (
     containers_limit,
     fewer_jobs,
     jobs_limit,
-    limit,
+    memory_limit,
     more_host_memory,
     ray_threshold,
     room_to_load,
@@ -228,7 +228,7 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
     if by in _JOB | {_STEP}:
         own = jobs_limit(by_slurm=by in _OF_SLURM)
     else:
-        own = limit(kill) if kill is not None else containers_limit(case)
+        own = memory_limit(kill) if kill is not None else containers_limit(case)
     return (
         own if limited else None,
         *(claim.change for claim in host_claims(case)),

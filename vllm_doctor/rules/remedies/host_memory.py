@@ -16,7 +16,7 @@ _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
 RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
 
 
-def limit(kill: Kill) -> Change:
+def memory_limit(kill: Kill) -> Change:
     """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
     held = kill.resident
     if kill.container is not None and held is not None:
