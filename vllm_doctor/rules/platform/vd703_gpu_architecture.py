@@ -46,6 +46,8 @@ _CARD = frozenset({"quantization-capability", "scheme-capability"})
 _CHECKED = frozenset(
     {"sm-only", "devices-with", "capability-has", "flashinfer-arch", "flashinfer-cards", "ampere-needed"}
 )
+# The least compute capability that FlashInfer has kernels for.
+_FLASHINFER = 7.5
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
 _PTXAS = "/usr/local/cuda/bin/ptxas"
@@ -63,6 +65,8 @@ def judge(case: Case) -> Outcome:
         return Clear("xFormers has no code for any card: it was built without CUDA")
     if "fp8-type" in fault.ids:
         return _without_fp8(case, fault)
+    if fault.ids & frozenset(_IDS) == {"flashinfer-cards"} and _new_enough(case):
+        return _toolkit(case, fault)
     return finding(
         RULE,
         title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",
@@ -78,6 +82,31 @@ def judge(case: Case) -> Outcome:
             _checkpoint(case) if fault.ids & _CARD else _build(case),
         ),
         refute="the same build runs another model on the same card",
+    )
+
+
+def _new_enough(case: Case) -> bool:
+    """Is it a card that FlashInfer has kernels for (compute capability 7.5 and above)?"""
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    return card is not None and card.capability is not None and card.capability >= _FLASHINFER
+
+
+def _toolkit(case: Case, fault: Fault) -> Finding:
+    """FlashInfer counts a card out that the nvcc on the host does not know, and is left with none that it has kernels
+    for (flashinfer/compilation_context.py, jit/core.py check_cuda_arch)."""
+    why = "FlashInfer compiles with the host's nvcc, which does not know this GPU: 12.9 knows Blackwell's RTX cards"
+    command = "nvcc --version   # that of CUDA_HOME, else of PATH"
+    return finding(
+        RULE,
+        title="The CUDA toolkit on the host is too old for this GPU",
+        confidence=Confidence.LIKELY,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(ChangeKind.PACKAGE, "cuda-toolkit", Direction.UPGRADE, why, command=command),
+            *_checked(case, fault),
+        ),
+        refute="nvcc --version names a CUDA that has this GPU",
     )
 
 
