@@ -46,8 +46,8 @@ def exception_words(lines: Sequence[LogLine], crash: traceback.Crash, link: trac
 
 def words_of_tensors(crashes: Iterable[traceback.Crash]) -> tuple[str, ...]:
     """What code that sees tensors alone said: where another exception quotes it, that is no client's text either."""
-    said = (link.message for crash in crashes for link in crash.links if link.message and _of_tensors(link))
-    return tuple(sorted(set(said)))[:_MOST_PIECES]
+    said = (link.message for crash in crashes for link in crash.links if _of_tensors(link))
+    return tuple(sorted({words for words in said if _WORD.search(words)}))[:_MOST_PIECES]
 
 
 def of_a_crash(
@@ -59,7 +59,7 @@ def of_a_crash(
 ) -> None:
     """Add the lines of its exceptions as they may be shown, `harmless` whole; the words of `opened` may go on below."""
     # The innermost call's own come last.
-    printed = (*tuple(_literals(lines, crash))[-_MOST_PIECES:], *(said for said in harmless if _WORD.search(said)))
+    printed = (*tuple(_literals(lines, crash))[-_MOST_PIECES:], *harmless)
     for link in crash.links:
         if link.at is None or not link.message or _of_tensors(link):
             continue

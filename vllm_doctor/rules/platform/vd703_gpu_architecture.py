@@ -11,6 +11,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.gates.rocm import least_capability
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, called, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
@@ -65,7 +66,8 @@ def judge(case: Case) -> Outcome:
         return Clear("xFormers has no code for any card: it was built without CUDA")
     if "fp8-type" in fault.ids:
         return _without_fp8(case, fault)
-    if fault.ids & frozenset(_IDS) == {"flashinfer-cards"} and _new_enough(case):
+    # FlashInfer has kernels for this card: it is the host's nvcc that does not know it.
+    if fault.ids & frozenset(_IDS) == {"flashinfer-cards"} and (least_capability(case, fault) or 0.0) >= _FLASHINFER:
         return _toolkit(case, fault)
     return finding(
         RULE,
@@ -83,12 +85,6 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same build runs another model on the same card",
     )
-
-
-def _new_enough(case: Case) -> bool:
-    """Is it a card that FlashInfer has kernels for (compute capability 7.5 and above)?"""
-    card = gpus.find(case.gpu_name) if case.gpu_name else None
-    return card is not None and card.capability is not None and card.capability >= _FLASHINFER
 
 
 def _toolkit(case: Case, fault: Fault) -> Finding:

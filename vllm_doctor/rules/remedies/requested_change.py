@@ -38,7 +38,8 @@ _SWITCHES = ("enable-", "disable-", "trust-", "enforce-", "async-", "kv-sharing-
 
 def is_option(case: Case, name: str) -> bool:
     """May this release have an option of that name, and may a refusal speak about it?"""
-    fact = versions.flag(_without_no(name), case.version or _last_with(name) or versions.newest_known())
+    at = case.version or _last_with(name)
+    fact = versions.flag(_without_no(name), at) if at is not None else None
     return fact is not None and fact.exists is not False and fact.name not in words().never
 
 

@@ -35,7 +35,7 @@ _OPENING = frozenset(
     {"the", "a", "an", "this", "that", "any", "all", "both", "but", "because", "since", "where", "when", "if", "for"}
     | {"each", "every"}
 )
-# Figures and names that stand between a part's words tell who reads them, not what the problem is.
+# Two sizes or types that do not agree: the figures stand in the line that is quoted, and the title names the kind.
 _MIXED = "{part} was given sizes or types that do not fit together"
 # How short what was read may be, and how many words of it a title holds.
 _LEAST, _WORDS = 3, 6
