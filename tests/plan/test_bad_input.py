@@ -190,7 +190,7 @@ def test_a_size_that_is_missing_is_not_guessed(refused, key):
         (without("model_type"), "model_type (none) is not known"),
         (without("max_position_embeddings"), "names no length (such as max_position_embeddings): vLLM takes 2048"),
         (without("torch_dtype"), "names no torch_dtype"),
-        ({**LLAMA_8B, "quantization_config": {"quant_method": "zorb"}}, "quantisation zorb"),
+        ({**LLAMA_8B, "quantization_config": {"quant_method": "zorb"}}, "quantization zorb"),
     ],
 )
 def test_what_the_config_leaves_open_is_said(planned, config, said):

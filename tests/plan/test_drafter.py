@@ -11,7 +11,7 @@ from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.question.planner import Question, planner
 
 EAGLE3 = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
-QUANTISED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
+QUANTIZED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
 
 
 def planned(config=LLAMA_8B, env=(), version="0.33.0", **drafts) -> Prediction:
@@ -63,15 +63,15 @@ def test_n_grams_take_no_memory():
     assert p.verdict == "starts"
 
 
-def test_where_no_code_says_which_runner_a_quantised_model_has_the_range_holds_both():
-    bare = planned(QUANTISED, version="0.26.0")
-    first, second = (planned(QUANTISED, (f"VLLM_USE_V2_MODEL_RUNNER={on}",), version="0.26.0") for on in (0, 1))
+def test_where_no_code_says_which_runner_a_quantized_model_has_the_range_holds_both():
+    bare = planned(QUANTIZED, version="0.26.0")
+    first, second = (planned(QUANTIZED, (f"VLLM_USE_V2_MODEL_RUNNER={on}",), version="0.26.0") for on in (0, 1))
     assert bare.margin_gib is not None
     for one in (first, second):
         assert one.available_kv_gib is not None
         assert bare.margin_gib[0] <= one.available_kv_gib <= bare.margin_gib[1]
     assert range_(bare) > range_(first)
-    assert not planned(QUANTISED, version="0.29.0").settings.runner_open
+    assert not planned(QUANTIZED, version="0.29.0").settings.runner_open
     assert not planned(version="0.26.0").settings.runner_open
 
 
@@ -137,7 +137,7 @@ def test_a_config_that_no_drafter_asks_for_is_said_to_be_unread(with_drafter):
 
 
 def test_a_drafter_makes_an_embedding_of_its_own_before_it_takes_the_models():
-    # MTP of a quantised Qwen3.6-27B on 22.4 GiB: 2.37 GiB were asked for while loading, which is its embedding.
+    # MTP of a quantized Qwen3.6-27B on 22.4 GiB: 2.37 GiB were asked for while loading, which is its embedding.
     config = {**LLAMA_8B, "num_nextn_predict_layers": 1}
     argv = ("vllm", "serve", "m", "--max-model-len", "2048", "--enforce-eager", "--max-num-batched-tokens", "2048")
     drafts = ("--speculative-config", '{"method":"mtp","num_speculative_tokens":1}')

@@ -108,7 +108,7 @@ def test_who_loses_accuracy_reads_it_and_what_it_would_take_to_lose_none(say):
     assert "accuracy" not in told
 
 
-def test_a_checkpoint_that_is_quantised_stays_as_it_is(ask):
+def test_a_checkpoint_that_is_quantized_stays_as_it_is(ask):
     for config in (GPT_OSS_20B, DEEPSEEK_LIKE):
         _, goal = ask("context=8k", config=config)
         assert {row["format"] for row in goal["rows"]} <= {"as stored", "fp8 KV cache"}
@@ -118,7 +118,7 @@ def test_a_checkpoint_that_is_quantised_stays_as_it_is(ask):
     assert {row["format"] for row in goal["rows"]} == {"as stored", "fp8"}
 
 
-def test_an_early_release_must_hold_all_of_the_weights_before_it_quantises_them(ask):
+def test_an_early_release_must_hold_all_of_the_weights_before_it_quantizes_them(ask):
     """14.96 GiB as stored do not lie on 14.5 GiB, whatever is made of them."""
     card = ("--gpu", "RTX 4060 Ti", "--gpu-memory-gib", "15", "--gpus", "1")
     _, early = ask("context=2k", *card, version="0.15.1")

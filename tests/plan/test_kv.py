@@ -106,7 +106,7 @@ def test_from_0_29_one_block_is_not_for_requests():
     assert (a.reserve_null_block, b.reserve_null_block) == (False, True)
 
 
-def test_scales_of_quantised_caches_are_counted():
+def test_scales_of_quantized_caches_are_counted():
     assert token_bytes(8, 128, 128, "fp8_per_token_head", 2) == 8 * 256 + 64
     assert token_bytes(8, 128, 128, "auto", 2) == 4096
 

@@ -1,4 +1,4 @@
-"""What a checkpoint's lists leave unquantised, read as each quantiser of vLLM reads them: bits of a value."""
+"""What a checkpoint's lists leave unquantized, read as each quantizer of vLLM reads them: bits of a value."""
 
 import pytest
 
@@ -106,7 +106,7 @@ def test_gptq_s_exceptions_match_the_fused_name_and_the_first_decides():
     assert bits("model.layers.3.self_attn.o_proj", **told) == 4
 
 
-def test_gptq_quantises_the_head_where_it_says_so():
+def test_gptq_quantizes_the_head_where_it_says_so():
     assert bits("lm_head", quant_method="gptq", bits=4) == 16
     assert bits("lm_head", quant_method="gptq", bits=4, lm_head=True) == 4
 
@@ -156,7 +156,7 @@ def tower(online=None, **config):
     return sizes[0] - sizes[1]
 
 
-def test_a_vision_tower_is_quantised_where_nothing_leaves_it_out():
+def test_a_vision_tower_is_quantized_where_nothing_leaves_it_out():
     whole = tower()
     blocks = 27 * (4 * 1152 * 1152 + 2 * 1152 * 4304) + 4608 * 4608 + 4608 * 4096
     assert whole - tower(online="fp8") == pytest.approx(blocks, rel=0.001)

@@ -327,7 +327,7 @@ def test_more_than_is_free_at_the_start_is_refused(model):
     assert fits.outcome == "ok"
 
 
-def test_a_quantisation_that_is_not_known_is_said_and_widens_the_range(model):
+def test_a_quantization_that_is_not_known_is_said_and_widens_the_range(model):
     strange = plan(model({**LLAMA_8B, "quantization_config": {"quant_method": "hqq", "nbits": 4}}))
     assert any("hqq" in n for n in strange.notes)
     p = strange.predict()

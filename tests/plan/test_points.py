@@ -39,7 +39,7 @@ def test_what_no_launch_shows_is_as_likely_either_way():
     assert StartPoint(outcome="oom-cudagraph", left=2.0, below=0.5, above=0.5, otherwise=0.5).odds is None
 
 
-def test_graphs_of_a_quantised_model_may_find_their_place_taken(model):
+def test_graphs_of_a_quantized_model_may_find_their_place_taken(model):
     # 0.25: the first runner charges the graphs, the second one does not, and no launch shows which it is.
     fp8 = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
     line = "--max-model-len 8192 --gpu-memory-utilization 0.98"

@@ -82,7 +82,7 @@ def test_mxfp4_is_refused_on_a_card_below_its_compute_capability(ask):
     assert [(r.flag, r.needed.partition(",")[0]) for r in found] == [("quantization_config", "compute capability 8.0")]
 
 
-def test_a_type_that_the_quantisation_does_not_take_is_refused(ask):
+def test_a_type_that_the_quantization_does_not_take_is_refused(ask):
     assert refused(ask(GPT_OSS_20B, "--dtype float16")) == ["--dtype"]
     assert refused(ask(GPT_OSS_20B)) == []
 
@@ -285,7 +285,7 @@ def test_triton_asked_for_does_not_read_8_bits_on_ampere(ask):
         ("int8_per_channel_weight_only", "A100 80GB", []),
     ],
 )
-def test_what_is_quantised_while_loading_asks_for_its_card(ask, method, gpu, flags):
+def test_what_is_quantized_while_loading_asks_for_its_card(ask, method, gpu, flags):
     config = {**LLAMA_8B, "torch_dtype": "float16"}
     assert refused(ask(config, f"--quantization {method}", gpu=gpu)) == flags
 

@@ -52,7 +52,7 @@ def test_awq_of_02_keeps_eight_parts_of_the_product_side_by_side():
     assert taken(AWQ, version="0.3.0") < taken(AWQ, version="0.2.7")
 
 
-def test_quantised_mixtral_runs_each_expert_on_one_rank_as_a_whole():
+def test_quantized_mixtral_runs_each_expert_on_one_rank_as_a_whole():
     # vLLM issue 2382: 6487 blocks of 1 MiB on each of two A100 of 0.2.7, at half of the card.
     one, two = (taken(AWQ, f"-tp {n}", version="0.2.7", config=MIXTRAL) for n in (1, 2))
     assert one == two == BYTES * TOKENS * (4 * HIDDEN + 10 * UP // 2)

@@ -75,7 +75,7 @@ class TestFit:
     def test_weights_that_two_cards_would_hold_are_refused(self, config: str) -> None:
         row = judge((T4,), config)
         assert row.verdict is Result.FAIL
-        assert row.action == "take a smaller or quantised model, more cards, or larger ones"
+        assert row.action == "take a smaller or quantized model, more cards, or larger ones"
 
     def test_weights_that_spill_into_host_memory_are_a_warning(self, tmp_path: Path) -> None:
         deep = tmp_path / "deep.json"  # in 4 bits already, with heads that no number of cards divides

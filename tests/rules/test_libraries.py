@@ -46,8 +46,8 @@ REFUSED = [
     (NAMES, "transformers/models/llama/tokenization_llama.py", "ValueError: Unknown strategy: 7", "tokenizer"),
     (READS, "huggingface_hub/hf_api.py", "ValueError: Invalid repo type, one of 3", "hub"),
     (LOADS, "gguf/gguf_reader.py", "ValueError: Unknown field type 7", "weights"),
-    (LOADS, "compressed_tensors/quantization/quant_args.py", "ValueError: Invalid group size 7", "quantised"),
-    (RUNS, "bitsandbytes/functional.py", "ValueError: invalid blocksize 7", "quantised"),
+    (LOADS, "compressed_tensors/quantization/quant_args.py", "ValueError: Invalid group size 7", "quantized"),
+    (RUNS, "bitsandbytes/functional.py", "ValueError: invalid blocksize 7", "quantized"),
     (ATTENDS, "flashinfer/decode.py", "ValueError: head group size 7 has no plan", "attention"),
     (LOADS, "transformers/models/example/modeling_example.py", "ValueError: scale 7 is odd", "model-code"),
 ]

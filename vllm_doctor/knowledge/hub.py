@@ -11,9 +11,9 @@ _PAGE = Pattern(r"https?://[^/\s]{1,200}/([\w.-]{1,100}/[\w.-]{1,100})(?:/.{0,30
 # owner/name@revision, and as the end of a page's address: owner/name/tree/revision.
 _OF_REVISION = Pattern(r"([\w.-]{1,100}/[\w.-]{1,100})(?:@|/tree/|/blob/)([\w.-]{1,100}).{0,200}")
 _COMMIT = Pattern(r"[0-9a-f]{40}")
-# How the names of checkpoints say that their weights are quantised.
+# How the names of checkpoints say that their weights are quantized.
 # Some are published in 8 bits or fewer and do not say it.
-_QUANTISED = Pattern(
+_QUANTIZED = Pattern(
     r"fp8|fp4|awq|gptq|gguf|int[48]|w[48]a(?:4|8|16)|[48]-?bit|bnb|mxfp|gpt-oss"
     r"|(?:deepseek-(?:v[34]|r1(?!-distill))|kimi-k[23]|minimax-m[23])(?!.{0,80}bf16)",
     re.IGNORECASE,
@@ -36,9 +36,9 @@ def billions(model: str) -> float | None:
     return max((float(m[2]) * int(m[1] or 1) for m in _SIZE.finditer(name)), default=None)
 
 
-def names_quantisation(model: str) -> bool:
-    """Does a model's name say that its weights are quantised?"""
-    return _QUANTISED.search(model) is not None
+def names_quantization(model: str) -> bool:
+    """Does a model's name say that its weights are quantized?"""
+    return _QUANTIZED.search(model) is not None
 
 
 def bits_of_words(told: str) -> int | None:
@@ -47,9 +47,9 @@ def bits_of_words(told: str) -> int | None:
 
 
 def family(model: str) -> str:
-    """A model's own name, without its owner and without what says how its weights are quantised."""
+    """A model's own name, without its owner and without what says how its weights are quantized."""
     name = model.rsplit("/", 1)[-1]
-    found = _QUANTISED.search(name)
+    found = _QUANTIZED.search(name)
     return name if found is None else name[: found.start()].rstrip("-_.") or name
 
 

@@ -73,6 +73,6 @@ def all_reduce(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def linear(lines: Iterable[str]) -> str | None:
-    """The class of the kernel that multiplies quantised weights, as VLLM_DISABLED_KERNELS takes it."""
+    """The class of the kernel that multiplies quantized weights, as VLLM_DISABLED_KERNELS takes it."""
     found = first(lines, "linear-kernel")
     return found["name"] if found is not None else None

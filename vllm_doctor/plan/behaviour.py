@@ -67,7 +67,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refuses_deprecated_methods: bool
     connector_ends_groups: bool
     triton_sampler: bool
-    keeps_both_while_quantising: bool
+    keeps_both_while_quantizing: bool
     packs_sparse_latents: bool
     strands_mxfp4: bool
     can_estimate_graphs: bool

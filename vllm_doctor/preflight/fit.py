@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from vllm_doctor.plan.question.planner import Planner
 
 _NAME = "model fits"
-_OTHERWISE = "take a smaller or quantised model, more cards, or larger ones"
+_OTHERWISE = "take a smaller or quantized model, more cards, or larger ones"
 _LESS_ON_HOST = "keep less on the host (the launch's offload and swap sizes), or take a larger one"
 _LATER = "the role vllm asks again on the host, before its service is touched"
 

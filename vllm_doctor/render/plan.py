@@ -239,7 +239,7 @@ def _instead(plan: Plan) -> str:
     """What to take where no launch of this checkpoint on these cards is good."""
     four = plan.four_bits
     if four is None:
-        return "use others, or a smaller or more quantised checkpoint"
+        return "use others, or a smaller or more quantized checkpoint"
     length = f", for requests of up to {four.length} tokens" if four.length < plan.predicted.length else ""
     return f"use others, or a checkpoint in 4 bits, whose weights take {four.weights_gib:.2f} GiB of each{length}"
 

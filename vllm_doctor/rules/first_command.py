@@ -67,7 +67,7 @@ def _model(case: Case, found: Finding, change: Change) -> str:
     """Which checkpoint is the owner's choice: those that were made of this one, or whether the chosen one fits."""
     model = case.model or ""
     smaller = change.direction is Direction.SMALLER
-    if _is_hub(model) and smaller and not hub.names_quantisation(model):
+    if _is_hub(model) and smaller and not hub.names_quantization(model):
         of = f"filter=base_model:quantized:{model}&sort=downloads&limit=9"
         return f"curl -s 'https://huggingface.co/api/models?{of}' {_SHOWN}   # its quantized checkpoints"
     if smaller:

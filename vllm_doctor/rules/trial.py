@@ -31,7 +31,7 @@ _OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-g
 _OF_GRAPHS = frozenset({"max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes", "enforce-eager"})
 _MAPPED = frozenset({"cpu-offload-gb"})
 _MAPS = frozenset({"cuda", "rocm"})
-# Platforms whose code quantises nothing to FP8 while it loads.
+# Platforms whose code quantizes nothing to FP8 while it loads.
 _NO_FP8 = frozenset({"npu", "tpu", "neuron", "hpu", "mps"})
 
 

@@ -86,7 +86,7 @@ def _single(planner: Planner) -> list[Remedy]:
     found: list[Remedy] = []
     # No step, no share and no graph makes room for weights: of the flags more cards alone do.
     flags = [t for t in _flags(planner, p) if p.outcome != "oom-weights" or t[0] == "tensor-parallel-size"]
-    for name, values, cost in [*flags, *_quantised(planner, p), *_offloaded(planner, p)]:
+    for name, values, cost in [*flags, *_quantized(planner, p), *_offloaded(planner, p)]:
         for value in values:
             good = _works(planner, {name: True if value == "true" else value})
             if good is not None:
@@ -128,7 +128,7 @@ def _flags(planner: Planner, p: Prediction) -> list[Try]:
     return tries
 
 
-def _quantised(planner: Planner, p: Prediction) -> list[Try]:
+def _quantized(planner: Planner, p: Prediction) -> list[Try]:
     s = p.settings
     if planner.arch.quantization is not None or s.quantization is not None or s.gguf is not None:
         return []

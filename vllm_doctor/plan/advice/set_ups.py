@@ -16,7 +16,7 @@ from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, f
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.prediction.points import UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, held_before_start
-from vllm_doctor.plan.prediction.stage import quantises_late
+from vllm_doctor.plan.prediction.stage import quantizes_late
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
@@ -269,13 +269,13 @@ def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: Format
         holds = (held[0], held[1])
         each = ceil(goal.concurrency / ranks)
         missing = 0.0 if held[0] >= goal.concurrency else max(0.01, each * p.needed_kv_gib - low)
-    if quantises_late(planner.arch, p.settings):
+    if quantizes_late(planner.arch, p.settings):
         missing = max(missing, _while_loading(planner, p))
     return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)
 
 
 def _while_loading(planner: Planner, p: Prediction) -> float:
-    """GiB that are missing where all weights lie on the GPU as they are stored before they are quantised."""
+    """GiB that are missing where all weights lie on the GPU as they are stored before they are quantized."""
     stored = planner.predict({"quantization": None}).weights_gib
     free = (planner.total_gib or 0.0) - held_before_start(p.settings, planner.gpu) - (p.non_torch_gib or 0.0)
     return max(0.0, stored - free)

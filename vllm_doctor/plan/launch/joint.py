@@ -39,7 +39,7 @@ _WORDS = {
     "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is no encoder-decoder"),
     "model.is_multimodal_model": ("a multimodal model", "a model of text alone"),
     "model.is_hybrid": ("a model with recurrent layers", "a model without recurrent layers"),
-    "model.quantization": ("a quantised model", "a model that is not quantised"),
+    "model.quantization": ("a quantized model", "a model that is not quantized"),
     "whole.use_v2_model_runner": ("VLLM_USE_V2_MODEL_RUNNER=1", "no VLLM_USE_V2_MODEL_RUNNER=1"),
 }
 

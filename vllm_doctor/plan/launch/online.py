@@ -1,8 +1,8 @@
-"""Quantising while loading: what lies on the GPU meanwhile."""
+"""Quantizing while loading: what lies on the GPU meanwhile."""
 
 from vllm_doctor.knowledge.versions import Version
 
-# Linear layers are quantised one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
+# Linear layers are quantized one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
 # (quantization/fp8.py: weights are made on the meta device); before, all of them did at first.
 STREAMED = Version((0, 16))
 # Experts too (0.14.1 makes them on the GPU, 0.17.1 does not; the release between was not read for them).

@@ -55,7 +55,7 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
     """Each thing that ends the start before memory counts. Raises SettingError for values that are not of their
     kind."""
     yield from _ranks(flags, a, par, does)
-    yield from _quantised(flags, a, does)
+    yield from _quantized(flags, a, does)
     yield from _cache(flags, a, length, does)
     if does.checks_lora_slots and flags.on("enable-lora", default=False):
         loras, held = flags.int("max-loras", 1, 1, 10_000), flags.int("max-cpu-loras", 0, 0, 10**6)
@@ -107,7 +107,7 @@ def _deprecated(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refu
         )
 
 
-def _quantised(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+def _quantized(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
     yield from _deprecated(flags, a, does)
     config = a.quantization
     if config is None:

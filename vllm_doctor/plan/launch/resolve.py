@@ -63,7 +63,7 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
     if does.v2_all:
         return True
     if quantized or not does.v2_qwen3:
-        # Quantised models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
+        # Quantized models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
         return False
     listed = does.v2_listed_experts and arch.name in _V2_LISTED
     if does.v2_dense:

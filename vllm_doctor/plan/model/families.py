@@ -161,7 +161,7 @@ PLAIN_MLP = frozenset(
 WIDTH_IS_GATE_AND_UP = frozenset({"qwen"})
 
 # What the part of a layer behind attention is called (dense, with experts), and attention, where it is not `mlp` and
-# `self_attn`: quantisers' lists name modules by it (the prefixes in model_executor/models).
+# `self_attn`: quantizers' lists name modules by it (the prefixes in model_executor/models).
 MLP_NAMES = {
     "llama4": ("feed_forward", "feed_forward"),
     "llama4_text": ("feed_forward", "feed_forward"),

@@ -1,4 +1,4 @@
-"""Which modules the lists of a checkpoint name, as each quantiser of vLLM reads their entries.
+"""Which modules the lists of a checkpoint name, as each quantizer of vLLM reads their entries.
 
 Read in 0.11 to 0.33: compressed-tensors takes whole names and `re:` expressions (compressed_tensors/utils.py), fp8
 whole names (quant_utils.py is_layer_skipped), AWQ any part of the text (match_mode "substring"), modelopt both and
@@ -64,7 +64,7 @@ def fused(name: str) -> str:
 
 
 class ModuleNames:
-    """A set of modules: whole names with what is below them, `re:` expressions, and what the quantiser reads besides:
+    """A set of modules: whole names with what is below them, `re:` expressions, and what the quantizer reads besides:
     `parts` of the text, shell `wildcards`, single `components` of a path."""
 
     def __init__(
@@ -105,7 +105,7 @@ class ModuleNames:
 
 class Dynamic:
     """GPTQ's exceptions: expressions that match from the start of vLLM's own, fused names; the first one decides.
-    `-:` leaves a module unquantised, `+:` or nothing gives it other settings."""
+    `-:` leaves a module unquantized, `+:` or nothing gives it other settings."""
 
     def __init__(self, rules: Mapping[str, object]) -> None:
         self._rules = [
@@ -114,7 +114,7 @@ class Dynamic:
         ]
 
     def of(self, name: str) -> Mapping[str, object] | bool | None:
-        """False where it stays unquantised, its own settings where it has some, None where no rule names it."""
+        """False where it stays unquantized, its own settings where it has some, None where no rule names it."""
         for less, pattern, value in self._rules:
             if any(pattern.match(s) for s in spellings(fused(name))):
                 return False if less else value if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""Bytes of a weight matrix under each quantisation format, and which matrices a checkpoint leaves alone.
+"""Bytes of a weight matrix under each quantization format, and which matrices a checkpoint leaves alone.
 
 Layouts are the parameters that vLLM registers (model_executor/layers/quantization/*): packed values, scales, zero
 points.
@@ -39,8 +39,8 @@ class Format(msgspec.Struct, frozen=True):
         return total + groups * (self.scale_bytes + self.zero_bits / 8)
 
 
-def unquantised_format(width: int) -> Format:
-    """Unquantised values of `width` bytes."""
+def unquantized_format(width: int) -> Format:
+    """Unquantized values of `width` bytes."""
     return Format("plain", 8 * width, None, 0.0)
 
 
@@ -50,7 +50,7 @@ INT8_CHANNEL = Format("int8", 8, 0)
 NVFP4 = Format("nvfp4", 4, 16, 1.0)
 MXFP4 = Format("mxfp4", 4, 32, 1.0)
 MXFP8 = Format("mxfp8", 8, 32, 1.0)
-# bitsandbytes: one fp32 absmax per 64 values; vLLM undoes double quantisation when loading (bitsandbytes_loader.py).
+# bitsandbytes: one fp32 absmax per 64 values; vLLM undoes double quantization when loading (bitsandbytes_loader.py).
 BNB4 = Format("bnb4", 4, 64, 4.0)
 BNB8 = Format("bnb8", 8, 0)
 
@@ -106,14 +106,14 @@ Choose = Callable[[str, bool], Format]  # (module name, is it an expert?) → it
 
 
 class Scheme(msgspec.Struct, frozen=True):
-    """How a checkpoint is quantised: a format for every module name. `exact` is False where the layout is a guess."""
+    """How a checkpoint is quantized: a format for every module name. `exact` is False where the layout is a guess."""
 
     name: str
     choose: Choose
     exact: bool = True
-    embeds: Format | None = None  # embeddings are quantised too (GGUF)
+    embeds: Format | None = None  # embeddings are quantized too (GGUF)
     fp8_activations: bool = False
-    towers: bool = False  # is a tower quantised where nothing leaves it out?
+    towers: bool = False  # is a tower quantized where nothing leaves it out?
 
 
 def _int_bits(section: Section, key: str, default: int) -> int:
@@ -254,12 +254,12 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
 
 @lru_cache(maxsize=64)
 def scheme(config: Section | None, online: str | None, element: int, gguf: str | None = None) -> Scheme:
-    """The quantisation of a launch: the checkpoint's own config, --quantization on a plain checkpoint, or a GGUF file.
+    """The quantization of a launch: the checkpoint's own config, --quantization on a plain checkpoint, or a GGUF file.
 
     `element` is bytes per value of the model dtype. Raises ConfigError for a broken quantization_config. Kept: what it
     has found for a name is asked again with each launch that is tried.
     """
-    base = unquantised_format(element)
+    base = unquantized_format(element)
     if gguf is not None:
         bits = gguf_bits(gguf)
         fmt = Format("gguf", bits or 4.83, None, 0.0)
@@ -328,7 +328,7 @@ def _online(method: str | None, base: Format) -> Scheme:
     if fmt is None:
         raise ConfigError(
             f"--quantization {method}: the checkpoint has no quantization_config, and this method needs one; "
-            f"methods that quantise while loading: {', '.join(sorted(formats))}"
+            f"methods that quantize while loading: {', '.join(sorted(formats))}"
         )
     chosen = fmt
     if method in _EXPERTS_ALONE:

@@ -15,7 +15,7 @@ from vllm_doctor.gather.bounded import all_of, json_value
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Unknown
 
-MAX_BYTES = 32 << 20  # the largest published config.json (skip lists of quantised models) is below 1 MiB
+MAX_BYTES = 32 << 20  # the largest published config.json (skip lists of quantized models) is below 1 MiB
 
 
 class ConfigError(Exception):

@@ -18,7 +18,7 @@ from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
 from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
-from vllm_doctor.plan.prediction.stage import Stage, quantisation, stage_of
+from vllm_doctor.plan.prediction.stage import Stage, quantization, stage_of
 from vllm_doctor.plan.prediction.sums import StartTerm, start_terms
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation
@@ -138,7 +138,7 @@ def stages(
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage, and of the heaviest one between: one where there is
     one. Raises as `predict`."""
-    fmt = quantisation(a, s)
+    fmt = quantization(a, s)
     told = judge(a, s, gpu)
     # What is said of a method here says more than that the option's table lacks it.
     judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}

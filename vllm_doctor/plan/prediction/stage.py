@@ -36,7 +36,7 @@ class Stage(msgspec.Struct, frozen=True):
     loading: float  # what is there beside the weights until they are loaded
 
 
-def quantisation(a: Architecture, s: Settings) -> Scheme:
+def quantization(a: Architecture, s: Settings) -> Scheme:
     """The launch's weight formats. Raises ConfigError for a broken quantization_config."""
     return scheme(a.quantization, s.quantization, s.element, s.gguf)
 
@@ -102,9 +102,9 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     weights += away.buffers - away.moved
     lost = stranded(a, s, gpu, index, fmt)
     loading = _while_loading(a, s, index)
-    if quantises_late(a, s):
+    if quantizes_late(a, s):
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
-        loading += plain if s.does.keeps_both_while_quantising else max(0.0, plain - load(target))
+        loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading)
 
 
@@ -130,8 +130,8 @@ def _while_loading(a: Architecture, s: Settings, index: int) -> float:
     return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
 
 
-def quantises_late(a: Architecture, s: Settings) -> bool:
-    """Does a plain checkpoint lie on the GPU in 16 bits as a whole before it is quantised (quantization/fp8.py: so do
+def quantizes_late(a: Architecture, s: Settings) -> bool:
+    """Does a plain checkpoint lie on the GPU in 16 bits as a whole before it is quantized (quantization/fp8.py: so do
     linear layers before 0.16, experts before 0.17)?"""
     asked = s.quantization == "fp8" and a.quantization is None and s.element == 2 and not s.host.weights_gib
     return asked and s.version < (STREAMED if a.moe is None else STREAMED_EXPERTS)

@@ -32,7 +32,7 @@ from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.model.reading import Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict, stages
-from vllm_doctor.plan.prediction.stage import quantisation
+from vllm_doctor.plan.prediction.stage import quantization
 from vllm_doctor.plan.question.history import History
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 from vllm_doctor.records import excerpt
@@ -288,12 +288,12 @@ def planner(q: Question) -> Planner:
     draft = _drafter(q)
     s = resolve(line, version, arch, card, total, q.gpus, draft)
     notes += _unread(q, s)
-    fmt = quantisation(arch, s)
+    fmt = quantization(arch, s)
     if weights is None and s.gguf is None:
         notes += _weighed(Path(q.config), arch, s.element)
     if not fmt.exact:
         notes.append(
-            f"quantisation {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
+            f"quantization {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
             "gives the exact size"
         )
     return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes), draft=draft)

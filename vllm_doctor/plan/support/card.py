@@ -1,4 +1,4 @@
-"""What a release asks of the card: compiled code, the quantisation's compute capability and types, the backend's."""
+"""What a release asks of the card: compiled code, the quantization's compute capability and types, the backend's."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     if gpu is None or gpu.capability is None:
         return
     yield from _build(s, gpu, gpu.capability)
-    yield from _quantised(a, s, gpu, gpu.capability)
+    yield from _quantized(a, s, gpu, gpu.capability)
     yield from _schemes(a, s, gpu, gpu.capability)
     yield from _backend(a, s, gpu, gpu.capability)
 
@@ -73,7 +73,7 @@ def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
 
 
 def methods(a: Architecture, s: Settings) -> tuple[str, ...]:
-    """What vLLM may call the quantisation of this launch; empty for none."""
+    """What vLLM may call the quantization of this launch; empty for none."""
     config = a.quantization
     if config is None:
         return (s.quantization,) if s.quantization is not None else ()
@@ -85,7 +85,7 @@ def methods(a: Architecture, s: Settings) -> tuple[str, ...]:
     return _METHODS.get(named, (named,)) if named else ()
 
 
-def _quantised(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+def _quantized(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     table = history("models", "quantizations")
     asked = methods(a, s)
     known = [m for m in asked if m in table]

@@ -1,4 +1,4 @@
-"""Does the tensor parallel size divide what vLLM divides by it: widths, quantised blocks, groups that share a scale?
+"""Does the tensor parallel size divide what vLLM divides by it: widths, quantized blocks, groups that share a scale?
 
 The matrices of each layer are laid out as one rank holds them and as one card alone would: where the input side became
 smaller the matrix is row parallel, where the output side did it is column parallel.

@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.pinned_memory import pinned
 from vllm_doctor.plan.launch.host_memory import OF_ALL, Connector
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.quantization import Scheme, unquantised_format
+from vllm_doctor.plan.model.quantization import Scheme, unquantized_format
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.weights import Tensors, WeightTarget, layer_matrices, tensors
 
@@ -78,7 +78,7 @@ def offloaded(a: Architecture, s: Settings, scheme: Scheme, target: WeightTarget
         return Offloaded()
     parts = s.parallel.stages(len(a.layers))
     start = sum(parts[:stage])
-    base, prefix = unquantised_format(target.element), f"{a.text_prefix}.layers"
+    base, prefix = unquantized_format(target.element), f"{a.text_prefix}.layers"
     layers = (
         tensors(layer_matrices(a, i, s.parallel, prefix), scheme, base, target)
         for i in range(start, start + parts[stage])

@@ -15,7 +15,7 @@ import msgspec
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
 from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
-from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantised_format
+from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
 
 GIB = 1 << 30
 # Words that the published EAGLE-3 drafters choose from; one may have the model's whole vocabulary.
@@ -197,16 +197,16 @@ def padded_vocab(vocab: int, tp: int) -> int:
 # A linear layer of a tower, and one of what joins it to the text model, by the names that towers go under.
 _TOWERS = {"qwen": ("model.visual.blocks.0.attn.qkv", "model.visual.merger.linear_fc1")}
 _OTHER_TOWER = ("model.vision_tower.encoder.layers.0.self_attn.q_proj", "model.multi_modal_projector.linear_1")
-# Towers whose linear layers are given no quantisation (their modules in model_executor/models).
-_NEVER_QUANTISED = frozenset({"moonvit", "llama4_vision_model", "mllama_vision_model"})
+# Towers whose linear layers are given no quantization (their modules in model_executor/models).
+_NEVER_QUANTIZED = frozenset({"moonvit", "llama4_vision_model", "mllama_vision_model"})
 _ANY_WIDTH = frozenset({"bitsandbytes", "compressed-tensors"})
 
 
 def _tower_formats(v: Vision, scheme: Scheme, base: Format) -> tuple[Format, Format]:
-    """How a tower's blocks and its projector are stored. vLLM quantises them as any other linear layer where nothing
+    """How a tower's blocks and its projector are stored. vLLM quantizes them as any other linear layer where nothing
     leaves them out; Gemma 4's only where a kernel takes their widths (gemma4_mm.py _get_tower_quant_config)."""
     narrow = v.kind.startswith("gemma4") and (v.hidden % 64 or v.width % 64) and scheme.name not in _ANY_WIDTH
-    if not scheme.towers or v.kind in _NEVER_QUANTISED or narrow:
+    if not scheme.towers or v.kind in _NEVER_QUANTIZED or narrow:
         return base, base
     block, join = next((names for kind, names in _TOWERS.items() if kind in v.kind), _OTHER_TOWER)
     return scheme.choose(block, False), scheme.choose(join, False)
@@ -348,7 +348,7 @@ def rank_weights(
     draft_eagle3: bool = False,
 ) -> float:
     """Bytes that "Model loading took" reports for one rank of pipeline stage `stage`."""
-    base = unquantised_format(target.element)
+    base = unquantized_format(target.element)
     parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
     total = _layers(a, range(start, start + parts[stage]), par, scheme, base, target)

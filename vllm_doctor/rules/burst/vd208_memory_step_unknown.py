@@ -30,7 +30,7 @@ _WHO_REFUSES = (
     "a GPU with memory of its own try one GPU alone, then another release of driver and image"
 )
 _BY_STEP = (
-    "the step decides, and the lines above this one show it: while the weights load, more GPUs or a quantised "
+    "the step decides, and the lines above this one show it: while the weights load, more GPUs or a quantized "
     "checkpoint; before 'GPU KV cache size', fewer tokens a step (--max-num-batched-tokens); after it, a lower "
     "--gpu-memory-utilization"
 )

@@ -1,6 +1,6 @@
 """What separates the causes of a failed profile run."""
 
-from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantisation
+from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantization
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -75,7 +75,7 @@ def in_adapters(oom: Oom) -> bool:
 
 def weights_of(case: Case) -> tuple[float, str] | None:
     """Weights of one rank in GiB and where the figure stands: as the log prints them, else as the model's name counts
-    its parameters, at two bytes each, where torch held at least as much and nothing says that they are quantised."""
+    its parameters, at two bytes each, where torch held at least as much and nothing says that they are quantized."""
     printed = case.weights_gib
     if printed is not None:
         return printed, "the log"
@@ -83,7 +83,7 @@ def weights_of(case: Case) -> tuple[float, str] | None:
     each = weights_by_name(case)
     if each is None or torch is None or torch.allocated is None:
         return None
-    if names_quantisation(model) or case.effective("quantization") not in {None, "None"}:
+    if names_quantization(model) or case.effective("quantization") not in {None, "None"}:
         return None
     return (each, "the model's name × 2 B") if each <= torch.allocated / GIB else None
 
@@ -108,12 +108,12 @@ def too_large_by_name(case: Case) -> tuple[float, float] | None:
 
 
 def _bits(case: Case) -> float | None:
-    """Bits of a weight at the least; None where it is quantised to a number of bits that nobody names."""
+    """Bits of a weight at the least; None where it is quantized to a number of bits that nobody names."""
     named = bits_of_words(f"{case.model or ''} {case.effective('quantization') or ''}")
     if named is not None:
         return named
-    quantised = names_quantisation(case.model or "") or case.effective("quantization") not in {None, "None"}
-    return None if quantised else 16
+    quantized = names_quantization(case.model or "") or case.effective("quantization") not in {None, "None"}
+    return None if quantized else 16
 
 
 def weights_fill(case: Case) -> float | None:

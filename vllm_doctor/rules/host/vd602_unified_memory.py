@@ -10,7 +10,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.unified import is_named, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.remedies.weights import quantise
+from vllm_doctor.rules.remedies.weights import quantize
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # What a host needs for itself: the system, page cache of the weights, the Python processes.
@@ -55,7 +55,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=_sum(weights, left),
         changes=(
             _lower(case, weights, left),
-            *quantise(case),
+            *quantize(case),
         ),
         refute="the kernel log of the same minute (journalctl -k -b -1 after a reset) shows no OOM kill",
     )
@@ -82,7 +82,7 @@ def _refused(case: Case) -> Outcome | None:
         evidence=(said, *(case.line(h.index) for h in (run.deaths[:1] if run is not None else ()))),
         changes=(
             lower_utilization(case, None, why if named else f"if GPU and host share their memory, {why}"),
-            *(quantise(case) if named else ()),
+            *(quantize(case) if named else ()),
         ),
         refute="`free -g` at that minute shows several GiB, page cache included"
         if named
@@ -122,7 +122,7 @@ def _killed(case: Case) -> Outcome | None:
             )
             if run.first("gpu-blocks") is not None
             else None,
-            *quantise(case),
+            *quantize(case),
         ),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
     )

@@ -13,7 +13,7 @@ from vllm_doctor.rules.gates.rocm import least_capability, on_rocm, platforms
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, kernel_kind, other_attention, other_kernel
 from vllm_doctor.rules.remedies.step import sequences
-from vllm_doctor.rules.remedies.weights import quantised
+from vllm_doctor.rules.remedies.weights import quantized
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -89,7 +89,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     (fused_moe.py: try_get_optimal_moe_config)."""
     at = case.version or versions.newest_known()
     maker = {"rocm"} if on_rocm(case) else platforms(case, fault)
-    to = "aiter" if maker == {"rocm"} else "marlin" if quantised(case) and maker <= {"cuda"} else None
+    to = "aiter" if maker == {"rocm"} else "marlin" if quantized(case) and maker <= {"cuda"} else None
     changes: list[Change | None] = []
     if to is not None and kernels.has("moe", to, at):
         why = "Triton's kernel for the experts does not fit; this one multiplies the same weights"

@@ -1,9 +1,9 @@
-"""The remedies of weights that are too large: quantise them, take another checkpoint, split them over more GPUs."""
+"""The remedies of weights that are too large: quantize them, take another checkpoint, split them over more GPUs."""
 
 import math
 
 from vllm_doctor.knowledge import gpus
-from vllm_doctor.knowledge.hub import billions, names_quantisation
+from vllm_doctor.knowledge.hub import billions, names_quantization
 from vllm_doctor.log.match import says
 from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.records.finding import Change
@@ -28,10 +28,10 @@ _CARD = 0.95
 _FP8_LEAVES = 0.55
 
 
-def quantise(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
+def quantize(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
     """Smaller weights: a flag where the checkpoint is in 16 bits and it would help, another checkpoint in any case.
 
-    `loaded` where the weights did fit while they were loaded: then it does not matter when they are quantised.
+    `loaded` where the weights did fit while they were loaded: then it does not matter when they are quantized.
     """
     # Of a release that is not known it may be that all weights lie on the card in 16 bits first.
     found = (_fp8(case, loaded=loaded), smaller_model(case))
@@ -62,7 +62,7 @@ def lighter(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
     nothing is lost by them; then fewer bits; then GPUs of which nothing is known."""
     split = more_gpus(case)
     first = case.gpus is not None
-    return (half(case), split if first else None, *quantise(case, loaded=loaded), None if first else split)
+    return (half(case), split if first else None, *quantize(case, loaded=loaded), None if first else split)
 
 
 def _fp8(case: Case, *, loaded: bool) -> Change | None:
@@ -74,7 +74,7 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
     )
     old = case.run is not None and case.run.engine == "V0"
     late = not loaded and (old or (case.version is not None and case.version < STREAMED))
-    if unfit or late or quantised(case) or _still_too_large(case):
+    if unfit or late or quantized(case) or _still_too_large(case):
         return None
     why = "halves 16-bit weights while loading; a checkpoint that is already quantized is better"
     now = case.weights_gib
@@ -82,14 +82,14 @@ def _fp8(case: Case, *, loaded: bool) -> Change | None:
     return set_flag(case, "quantization", "fp8", Direction.ADD, why, predicted=predicted)
 
 
-def quantised(case: Case) -> bool:
+def quantized(case: Case) -> bool:
     """Is the checkpoint in fewer than 16 bits: by an option, its name, or the code that was reading it?"""
-    if case.effective("quantization") not in {None, False, "None"} or names_quantisation(case.model or ""):
+    if case.effective("quantization") not in {None, False, "None"} or names_quantization(case.model or ""):
         return True
     root = case.root
     if root is None:
         return False
-    return any(says(file, "call-of-quantised-weights") for file in root.files) or any(
+    return any(says(file, "call-of-quantized-weights") for file in root.files) or any(
         says(name, "function-of-few-bits") for name in root.functions
     )
 
@@ -111,7 +111,7 @@ def smaller_model(case: Case) -> Change:
     fraction, total = _fraction(case), case.total_gib
     sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the profile run and the KV cache"
     kind = ""
-    if whole is not None and whole > room and not names_quantisation(case.model or ""):
+    if whole is not None and whole > room and not names_quantization(case.model or ""):
         kind = f"; now {whole:.1f}; 8 bits would take {whole / 2:.1f}, 4 bits {whole * 0.3:.1f}"
     why = f"take a smaller or more quantized checkpoint, with at most {room:.1f} GiB of weights per GPU ({sum_}){kind}"
     return _model(why, {"weights_gib_at_most": round(room, 1)})
@@ -153,7 +153,7 @@ def _whole(case: Case) -> float | None:
     if case.weights_gib is not None or files is not None:
         return case.weights_gib or (files / ranks if files is not None else None)
     named = billions(case.model or "")
-    return named * 2e9 / GIB / ranks if named is not None and not quantised(case) else None
+    return named * 2e9 / GIB / ranks if named is not None and not quantized(case) else None
 
 
 def more_gpus(case: Case) -> Change | None:

@@ -10,7 +10,7 @@ from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import HIGHEST, raise_utilization
-from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantise
+from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantize
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
 # The least KV cache that is worth starting with, GiB.
@@ -84,7 +84,7 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
     smaller = (_fewer_tokens(case), _fewer_rows(case))
     weights = (
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
-        *quantise(case, loaded=True),
+        *quantize(case, loaded=True),
     )
     if _reaches(case):
         return half(case), more, *smaller, *weights, _others(case)

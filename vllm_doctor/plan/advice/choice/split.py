@@ -77,7 +77,7 @@ def _better_than_offload(draft: Draft, widest: int) -> bool:
 
 
 def in_four_bits(planner: Planner) -> Planner | None:
-    """The same launch of a checkpoint in 4 bits (AWQ, groups of 128); None where this one is quantised already."""
+    """The same launch of a checkpoint in 4 bits (AWQ, groups of 128); None where this one is quantized already."""
     s = planner.settings()
     if planner.arch.quantization is not None or s.quantization is not None or s.gguf is not None:
         return None
@@ -110,7 +110,7 @@ def _offload(draft: Draft, length: int, tp: int) -> int:
                 "cpu-offload-gb",
                 size,
                 "nothing else makes the weights fit; every step reads this part over PCIe, so it is slow: a "
-                "larger card or a quantised checkpoint is better",
+                "larger card or a quantized checkpoint is better",
                 Sum("weights left on the card", p.weights_gib - size, "GiB", f"{p.weights_gib:.2f} − {size}", ""),
             )
             return short
