@@ -86,19 +86,19 @@ def _told(model: str) -> Iterator[str]:
     config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
     for words in _ASKED[model]:
         asked = question(words)
-        before = figures(config, asked, _more)
+        before = figures(config, asked, of_terms)
         yield f"$ {words}"
         yield from (f"  {name} = {value}" for name, value in before.items())
         for option in _not_set(config, asked):
             for more in _values(option, asked["version"]):
-                after = figures(config, {**asked, "launch": (*asked["launch"], *more)}, _more)
+                after = figures(config, {**asked, "launch": (*asked["launch"], *more)}, of_terms)
                 yield from line(" ".join(more), before, after, _ALL)
         for variable in _VARIABLES:
-            after = figures(config, {**asked, "launch": (variable, *asked["launch"])}, _more)
+            after = figures(config, {**asked, "launch": (variable, *asked["launch"])}, of_terms)
             yield from line(variable, before, after, _ALL)
 
 
-def _more(told: Prediction) -> dict[str, object]:
+def of_terms(told: Prediction) -> dict[str, object]:
     """The terms, and what of the host is used."""
     return {
         **{f"of {term.name}": term.bytes / GIB for term in told.terms},

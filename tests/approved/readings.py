@@ -17,9 +17,10 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.approved.described_model import described
 from tests.approved.text import number
+from vllm_doctor.gather import described as of_kubectl
 from vllm_doctor.gather import (
-    described,
     environment_file,
     inspected,
     kernel,
@@ -128,8 +129,8 @@ def _files(text: str) -> object:
 
 
 def _described(text: str) -> object:
-    seen = [one for found in described.pods(text) for one in pod.containers(found)]
-    return {"is one": described.holds(text), "pods": pod.with_events(seen, pod.events(described.events(text)))}
+    seen = [one for found in of_kubectl.pods(text) for one in pod.containers(found)]
+    return {"is one": of_kubectl.holds(text), "pods": pod.with_events(seen, pod.events(of_kubectl.events(text)))}
 
 
 def _made(text: str) -> object:
@@ -164,6 +165,7 @@ def _proc(text: str) -> object:
 
 
 _READ: dict[str, Callable[[str], object]] = {
+    "config": described,
     "describe": _described,
     "files": _files,
     "made": _made,
@@ -201,7 +203,8 @@ def _block(kind: str, path: Path) -> Iterator[str]:
     for what, changed in _of_json(text) if path.suffix == ".json" else _of_text(text):
         after = flat(_READ[kind](changed))
         if after != before:
-            yield f"  {what}: {differs(before, after)}"
+            why = after.get("refused")
+            yield f"  {what}: {differs(before, after) if why is None else f'refused: {why}'}"
 
 
 def differs(before: dict[str, str], after: dict[str, str], shown: int = 5) -> str:
