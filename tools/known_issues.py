@@ -5,8 +5,9 @@
     tools/known_issues.py queue LOG...         what no rule and no entry knows in these logs, most often met first
     tools/known_issues.py sample N SEED        N entries drawn at random, to be read again by somebody else
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
-    tools/known_issues.py prove SOURCES        hold every proof that is code against the releases in SOURCES (a folder
-                                               for each, by its version: an unpacked wheel or source archive of it)
+    tools/known_issues.py prove SOURCES        hold every proof that is code against the releases in SOURCES: a wheel of
+                                               each, as `pip download --no-deps` brings it (nothing of it is installed
+                                               or runs), or its code in a folder vllm-0.33.0
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -21,6 +22,8 @@ import json
 import random
 import re
 import sys
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from vllm_doctor.gather.logfile import read_logs
@@ -31,6 +34,9 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.remedies.layer import unforeseen
+
+# The code of a release: a folder or a wheel.
+Code = Path | zipfile.Path
 
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
@@ -106,27 +112,49 @@ def unproved(sources: Path) -> list[tuple[str, str]]:
 
 def refuted(proof: Proof, sources: Path) -> str | None:
     """Why the code of two releases does not bear a proof out; None where it does."""
-    last, first = (sources / release for release in (proof.last, proof.first))
-    missing = [folder.name for folder in (last, first) if not folder.is_dir()]
-    if missing:
-        return f"release not in {sources}: {', '.join(missing)}"
+    package = proof.package or "vllm"
+    last, first = (_release(sources, package, release) for release in (proof.last, proof.first))
+    if last is None or first is None:
+        missing = (release for release, code in ((proof.last, last), (proof.first, first)) if code is None)
+        return f"release not in {sources}: {', '.join(f'{package} {release}' for release in missing)}"
+    before, after = _read(last / proof.file), _read(first / proof.file)
     if proof.gone:
-        if proof.gone not in _read(last / proof.file):
+        if proof.gone not in before:
             return f"{proof.last} does not have in {proof.file}: {proof.gone}"
-        here = first / proof.file
-        moved = [here] if here.is_file() else sorted(first.rglob(here.name))
+        moved: Sequence[Code] = [first / proof.file] if after else _named(first, Path(proof.file).name)
         still = [file for file in moved if proof.gone in _read(file)]
         if still:
-            return f"{proof.first} still has in {still[0].relative_to(first)}: {proof.gone}"
+            return f"{proof.first} still has in {_inside(first, still[0])}: {proof.gone}"
     if proof.came:
-        if proof.came in _read(last / proof.file):
+        if proof.came in before:
             return f"{proof.last} already has in {proof.file}: {proof.came}"
-        if proof.came not in _read(first / proof.file):
+        if proof.came not in after:
             return f"{proof.first} does not have in {proof.file}: {proof.came}"
     return None
 
 
-def _read(file: Path) -> str:
+def _release(sources: Path, package: str, release: str) -> Code | None:
+    """The code of a release: its folder, else its wheel."""
+    name = package.replace("-", "_")
+    for folder in (f"{package}-{release}", f"{name}-{release}"):
+        if (sources / folder).is_dir():
+            return sources / folder
+    wheels = sorted(sources.glob(f"{name}-{release}-*.whl"))
+    return zipfile.Path(wheels[0]) if wheels else None
+
+
+def _named(code: Code, name: str) -> Sequence[Code]:
+    """The files of a name, in whatever folder they are."""
+    if isinstance(code, Path):
+        return sorted(code.rglob(name))
+    return [code / file for file in sorted(code.root.namelist()) if file.rpartition("/")[2] == name]
+
+
+def _inside(code: Code, file: Code) -> str:
+    return str(file).removeprefix(str(code)).lstrip("/")
+
+
+def _read(file: Code) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 

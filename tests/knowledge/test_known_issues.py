@@ -7,9 +7,14 @@ import pytest
 from vllm_doctor.knowledge import known_issues, versions
 from vllm_doctor.knowledge.known_issues import Issue, issues, matching, mended_in, normalised
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.records.verdict import Direction
 
 EVERY_ISSUE = pytest.mark.parametrize("issue", issues(), ids=lambda issue: issue.id)
 STEPS = ("AssertionError", "", "assert isinstance(attn_metadata, FlashAttentionMetadata)")
+# Who calls vLLM is known in the traceback alone: programs that are proved to have a release for it.
+CALLERS = {("caller",): ("trl", "ray")}
+# No package of the registry: which release of it is asked for stands in the code that asks.
+TOOLKIT = ("cuda-toolkit",)
 CALL = "/opt/v/vllm/worker/multi_step_model_runner.py:_advance_step"
 
 
@@ -47,7 +52,7 @@ def test_its_releases_are_releases_and_its_options_some_release_has(issue: Issue
 @EVERY_ISSUE
 def test_what_mends_it_is_proved_by_a_pull_request_or_by_code_of_two_releases(issue: Issue) -> None:
     upgrades = [answer for answer in issue.answers if answer.kind == "upgrade"]
-    assert not (issue.fixed or upgrades) or issue.proof
+    assert not (issue.fixed or upgrades) or any(not proof.package for proof in issue.proof)
     for proof in issue.proof:
         assert bool(proof.pull) != proof.of_code
         assert not proof.pull or re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", proof.pull)
@@ -56,8 +61,22 @@ def test_what_mends_it_is_proved_by_a_pull_request_or_by_code_of_two_releases(is
 
 @EVERY_ISSUE
 def test_the_release_that_mends_it_is_the_first_whose_code_does(issue: Issue) -> None:
-    seen = [proof.first for proof in issue.proof if proof.of_code]
+    seen = [proof.first for proof in issue.proof if proof.of_code and not proof.package]
     assert issue.fixed is None or issue.fixed in seen
+
+
+@EVERY_ISSUE
+def test_a_package_is_upgraded_to_a_release_that_is_proved_to_mend_it(issue: Issue) -> None:
+    for answer in issue.answers:
+        if answer.kind != "package" or answer.direction is not Direction.UPGRADE or answer.options == TOOLKIT:
+            continue
+        proved = [
+            proof for proof in issue.proof if proof.package in {*answer.options, *CALLERS.get(answer.options, ())}
+        ]
+        assert proved, answer.options
+        asked = answer.to or next(iter(re.findall(r"(?<=>=)[\d.]+\d", answer.command or "")), None)
+        if asked is not None and not answer.said:
+            assert any(as_version(proof.first) <= as_version(asked) for proof in proved if proof.of_code)
 
 
 @EVERY_ISSUE

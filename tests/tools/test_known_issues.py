@@ -1,6 +1,7 @@
 """A log of a report becomes the draft of a known issue (tools/known_issues.py)."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import known_issues
@@ -77,14 +78,14 @@ def test_a_sample_is_the_same_for_the_same_seed() -> None:
     ],
 )
 def test_a_line_that_went_proves_a_mend(tmp_path: Path, before: str, after: str, told: str | None) -> None:
-    write(tmp_path / "1.0/a/core.py", before)
-    write(tmp_path / "2.0/a/core.py", after)
+    write(tmp_path / "vllm-1.0/a/core.py", before)
+    write(tmp_path / "vllm-2.0/a/core.py", after)
     assert refuted(tmp_path, gone="assert x") == told
 
 
 def test_a_line_that_went_into_another_folder_proves_nothing(tmp_path: Path) -> None:
-    write(tmp_path / "1.0/a/core.py", "assert x\n")
-    write(tmp_path / "2.0/b/core.py", "assert x\n")
+    write(tmp_path / "vllm-1.0/a/core.py", "assert x\n")
+    write(tmp_path / "vllm-2.0/b/core.py", "assert x\n")
     assert refuted(tmp_path, gone="assert x") == "2.0 still has in b/core.py: assert x"
 
 
@@ -97,8 +98,8 @@ def test_a_line_that_went_into_another_folder_proves_nothing(tmp_path: Path) -> 
     ],
 )
 def test_a_line_that_came_proves_a_mend(tmp_path: Path, before: str, after: str, told: str | None) -> None:
-    write(tmp_path / "1.0/a/core.py", before)
-    write(tmp_path / "2.0/a/core.py", after)
+    write(tmp_path / "vllm-1.0/a/core.py", before)
+    write(tmp_path / "vllm-2.0/a/core.py", after)
     assert refuted(tmp_path, came="if x:") == told
 
 
@@ -107,9 +108,24 @@ def test_a_release_whose_code_is_not_there_proves_nothing(tmp_path: Path, capsys
     assert "release not in" in capsys.readouterr().out
 
 
+def test_a_wheel_is_read_as_a_folder_is_and_by_its_package(tmp_path: Path) -> None:
+    wheel(tmp_path / "a_package-1.0-py3-none-any.whl", {"a/core.py": "assert x\n"})
+    wheel(tmp_path / "a_package-2.0-py3-none-any.whl", {"b/core.py": "assert y\n"})
+    assert refuted(tmp_path, package="a-package", gone="assert x") is None
+    assert refuted(tmp_path, gone="assert x") == f"release not in {tmp_path}: vllm 1.0, vllm 2.0"
+    wheel(tmp_path / "a_package-2.0-py3-none-any.whl", {"b/core.py": "assert x\n"})
+    assert refuted(tmp_path, package="a-package", gone="assert x") == "2.0 still has in b/core.py: assert x"
+
+
 def refuted(sources: Path, **line: str) -> str | None:
     proof = Proof(last="1.0", first="2.0", file="a/core.py", **line)
     return known_issues.refuted(proof, sources)
+
+
+def wheel(file: Path, files: dict[str, str]) -> None:
+    with zipfile.ZipFile(file, "w") as packed:
+        for name, text in files.items():
+            packed.writestr(name, text)
 
 
 def write(file: Path, text: str) -> None:

@@ -25,9 +25,11 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     `pull` is a merged pull request (`owner/name#number`): it tells of no release. Or code was read in two releases that
     follow each other: `last` still has the defect and `first` does not. Their `file` tells it: `gone` is a part of a
     line that `last` has there and `first` does not (nor, where the file is gone, in another file of its name), `came`
-    one that `first` has there and `last` does not.
+    one that `first` has there and `last` does not. The releases are vLLM's, or those of another `package` that an
+    answer upgrades, by its name in the registry.
     """
 
+    package: str = ""
     pull: str = ""
     last: str = ""
     first: str = ""
@@ -45,7 +47,7 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One defect. `kind`, `said`, `code` and `calls` are patterns: of the exception's class, its message, the code of
     the innermost call, and calls as `file:function` of which each must be there. `since` and `fixed` bound the releases
     (from, and the first without it); `address` is what was read, on the day `read`. `proof` bears out `fixed`, and
-    every answer that is an upgrade of vLLM."""
+    every answer that is an upgrade, of vLLM or of another package."""
 
     id: str
     title: str
