@@ -428,9 +428,9 @@ def answers(kind: str) -> str:
     """Each reading of a room in each world: what was asked, and what it says."""
     if kind in _programs():
         asks, own = _programs()[kind]
-        return "\n".join(_told(asks, {**_WORLDS, **own}, _replaced_run))
+        return "\n".join(_told(asks, {**_WORLDS, **own}, replaced_run))
     gets, replies = _servers()[kind]
-    return "\n".join(_told(gets, {**_REPLIES, **replies}, _replaced_get))
+    return "\n".join(_told(gets, {**_REPLIES, **replies}, replaced_get))
 
 
 def _told(
@@ -455,7 +455,9 @@ def _told(
 
 
 @contextmanager
-def _replaced_run(answer: _Answer, asked: list[str]) -> Iterator[None]:
+def replaced_run(answer: _Answer, asked: list[str]) -> Iterator[None]:
+    """In here programs answer so; `asked` takes what they were asked."""
+
     def one(argv: list[str], *, deadline_s: float, max_bytes: int = 16 << 20, **_: object) -> ProgramOutcome:
         asked.append(f"{' '.join(argv)} (within {deadline_s:g} s, at most {max_bytes} bytes)")
         return answer(" ".join(argv))
@@ -480,7 +482,9 @@ def _replaced_run(answer: _Answer, asked: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _replaced_get(reply: _Reply, asked: list[str]) -> Iterator[None]:
+def replaced_get(reply: _Reply, asked: list[str]) -> Iterator[None]:
+    """In here servers answer so, and every clock says one time."""
+
     def one(
         url: str,
         *,

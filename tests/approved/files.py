@@ -10,6 +10,7 @@ from tests.approved import (
     diagnoses,
     engines,
     media,
+    places,
     plan_options,
     plan_sweeps,
     plan_together,
@@ -30,6 +31,7 @@ def made() -> dict[Path, Callable[[], str]]:
         "bounds": ("txt", bounds.kinds(), bounds.answers),
         "diagnoses": ("yaml", diagnoses.codes(), diagnoses.answers),
         "engines": ("txt", engines.models(), engines.answers),
+        "places": ("txt", places.kinds(), places.answers),
         "plans": ("txt", plans.launches(), plans.answers),
         "plan_sweeps": ("txt", plans.launches(), plan_sweeps.answers),
         "plan_options": ("txt", plan_options.models(), plan_options.answers),
@@ -51,6 +53,7 @@ def present() -> set[Path]:
     """The files that lie there."""
     kinds = (
         "engines",
+        "places",
         "plans",
         "plan_sweeps",
         "plan_options",
