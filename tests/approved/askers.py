@@ -496,6 +496,7 @@ def replaced_get(reply: _Reply, asked: list[str]) -> Iterator[None]:
     ) -> HttpOutcome:
         words = [method or ("POST" if body is not None else "GET"), url, *([body.decode()] if body is not None else [])]
         key = " with the key" if isinstance(given, Pass) and given.key else ""
+        key += f" to whom {given.certificate} shows" if isinstance(given, Pass) and given.certificate else ""
         # What is left of a deadline is of the clock.
         limit = f"{deadline_s:g}" if deadline_s == int(deadline_s) else "what is left of"
         asked.append(f"{' '.join(words)}{key} (within {limit} s, at most {max_bytes} bytes)")

@@ -7,9 +7,12 @@ is, whose processes are told, what is not read and why.
 
 import os
 import socket
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
+from itertools import product
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -60,6 +63,27 @@ VLLM::EngineCore␀
 110 (VLLM::EngineCor) S 104 104 104 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 7200 0 0
 == 110/cgroup
 0::/user.slice/user-1000.slice/session-4.scope
+== 111/cmdline
+/usr/bin/python3.12␀serve.py␀
+== 111/stat
+111 (python3.12) S 1 111 111 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 7300 0 0
+== 112/cmdline
+vllm␀serve␀org/q␀--port␀8443␀--host␀::1␀--ssl-certfile␀/etc/c.pem␀--ssl-keyfile␀/etc/k.pem␀
+== 112/stat
+112 (vllm) S 1 112 112 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 7300 0 0
+== 112/statm
+1000 500 1 1 0 1 0
+== 112/environ
+VLLM_API_KEY=sk-not-to-be-shown␀HF_HOME=/c␀
+== 112/cgroup
+12:devices:/docker/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa/libpod-bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb/x
+0::/docker/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa
+== 113/cmdline
+vllm␀serve␀org/r␀--uds␀/run/s␀
+== 113/stat
+113 (vllm) D 112 113 113 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 7300 0 0
+== 113/cgroup
+0::/kubepods.slice/cri-containerd-cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc.scope
 """
 
 
@@ -112,15 +136,21 @@ def _containers() -> dict[str, Inspected]:
         "that ended": _container(state="exited", address="172.18.0.3"),
         "that never started": _container(state="created", started_at=None),
         "with another program": _container(argv=("/usr/sbin/init",), address="172.18.0.3", pid=102),
+        "with a certificate": _container(argv=(*_SERVE, "--ssl-certfile", "/c.pem"), address="172.18.0.3"),
         "of a pod": _container(name="llm/one/vllm", runtime="kubernetes", node="n1", unseen="events: denied"),
         "of a pod on no node": _container(name="llm/one/vllm", runtime="kubernetes", state="waiting", started_at=None),
         "of a job": _container(name="42", runtime="slurm", node="n2", files=("/nowhere/slurm-42.out",)),
     }
 
 
-def _unit(state: str, *, pid: int | None, argv: tuple[str, ...] = _SERVE, **more: Any) -> systemd.Found:
-    unit = Unit("vllm@chat.service", "loaded", state, "x", "", invocation_id="ab12", main_pid=pid, **more)
-    return systemd.Found(unit, argv, {"HF_HOME": "/c"}, "/system.slice/vllm@chat.service", None)
+def _unit(
+    state: str, *, pid: int | None, argv: tuple[str, ...] = _SERVE, env: Mapping[str, str] | None = None
+) -> systemd.Found:
+    unit = Unit("vllm@chat.service", "loaded", state, "x", "", invocation_id="ab12", main_pid=pid)
+    return systemd.Found(unit, argv, {"HF_HOME": "/c", **(env or {})}, "/system.slice/vllm@chat.service", None)
+
+
+_KEY = {"VLLM_API_KEY": "sk-not-to-be-shown"}
 
 
 @cache
@@ -131,6 +161,9 @@ def _units() -> dict[str, systemd.Found]:
         "without a process": _unit("active", pid=None),
         "on a Unix socket": _unit("active", pid=None, argv=("vllm", "serve", "org/m", "--uds", "/run/s")),
         "without a program": _unit("failed", pid=None, argv=()),
+        "with a certificate": _unit(
+            "active", pid=None, argv=(*_SERVE, "--ssl-certfile", "/c.pem"), env={"VLLM_API_KEY": "k"}
+        ),
         "of another program": _unit("active", pid=104, argv=("/opt/run.sh",)),
     }
 
@@ -163,7 +196,7 @@ def _of_units() -> Iterator[str]:
 
 
 def _of_processes() -> Iterator[str]:
-    for pid in (100, 102, 105, 107, 109):
+    for pid in (100, 102, 105, 107, 109, 112, 113):
         yield from _in_worlds(f"process {pid}", partial(place.of_process, pid))
 
 
@@ -221,13 +254,17 @@ def _of_host() -> Iterator[str]:
             "is vLLM's": procfs.is_of_vllm(pid),
             "unit": procfs.unit_of(pid),
             "user's unit": procfs.user_unit_of(pid),
-            "container": procfs.container_of(pid),
+            "containers": procfs.containers_of(pid),
+            "serves": procfs.serves(procfs.cmdline(pid)),
             "stat": procfs.stat(pid),
         }
         yield f"process {pid}: {told}"
     whole = procfs.machine(main_pid=100, port=8000, folders=[])
     for units in ((), ("vllm@chat.service",)):
         yield f"beside {units}: {[p.pid for p in procfs.unexplained(whole.processes, units)]}"
+    for p in whole.processes:
+        held = f"{p.rss_bytes} bytes, {p.state}, {p.container}, {p.around}, {p.serves}"
+        yield f"process {p.pid}: {p.name} of {p.ppid}, {held}"
     yield f"plain: {[p.pid for p in whole.processes if live._is_plain(p)]}"
     yield f"halted: {live._halted(whole, 'vllm@chat.service')}"
     yield f"locked: {whole.memlock_bytes}, {procfs.machine(main_pid=101, port=None, folders=[]).memlock_bytes}"
@@ -237,7 +274,37 @@ def _of_host() -> Iterator[str]:
                 for why in (None, "it is another's"):
                     with patch.object(containers.trust, "why_not", lambda _, why=why: why):
                         yield f"{name}={value}{'' if why is None else f', {why}'}: docker {containers.environment()}"
+    yield from _runtimes()
     yield from _ways_to_the_hub()
+
+
+_VARIABLES = ("", "DOCKER_HOST", "CONTAINER_HOST")
+_STORES = (None, "", "[]", "[{}]", " []\n")
+
+
+def _runtimes() -> Iterator[str]:
+    """Is there anything to ask a runtime for? By its program, its socket, its variable and what its stores hold."""
+    for runtime, there, env, store in product(
+        containers.RUNTIMES,
+        (None, "/usr/bin/it"),
+        ("", "DOCKER_HOST", "CONTAINER_HOST"),
+        (None, "", "[]", "[{}]", " []\n"),
+    ):
+        with tempfile.TemporaryDirectory() as home, ExitStack() as changed:
+            if store is not None:
+                file = Path(home, ".local/share/containers/storage/overlay-containers/containers.json")
+                file.parent.mkdir(parents=True)
+                file.write_text(store)
+            changed.enter_context(patch.dict(os.environ, {env: "x"} if env else {}, clear=True))
+            for module, name, value in (
+                (containers, "_home", lambda home=home: home),
+                (containers, "_SOCKETS", ("/nowhere", home if store else "/nowhere")),
+                (containers.shutil, "which", lambda *_, there=there, **__: there),
+                (containers, "_SYSTEM_STORE", Path(home, "none")),
+            ):
+                changed.enter_context(patch.object(module, name, value))
+            if containers._is_used(runtime):
+                yield f"{runtime} is asked: {there}, {env or 'no variable'}, store {store!r}"
 
 
 def _ways_to_the_hub() -> Iterator[str]:

@@ -26,6 +26,7 @@ _MOST = 32
 # One that ended longer ago is not what somebody asks about now.
 _RECENT_S = 24 * 3600
 _SOCKETS = ("/run/docker.sock", "/var/run/docker.sock")
+_SYSTEM_STORE = Path("/var/lib/containers/storage")
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[\d.]*(?:Z|[+-]\d\d:?\d\d)? ")
 
 
@@ -73,7 +74,7 @@ def _is_used(runtime: str) -> bool:
         return False
     if runtime == "docker":
         return any(Path(socket).exists() for socket in _SOCKETS) or "DOCKER_HOST" in os.environ
-    folders = (Path("/var/lib/containers/storage"), Path(_home(), ".local/share/containers/storage"))
+    folders = (_SYSTEM_STORE, Path(_home(), ".local/share/containers/storage"))
     stores = [file for folder in folders for file in folder.glob("*-containers/containers.json")]
     return "CONTAINER_HOST" in os.environ or any(
         (text_of_start(file, 8) or "").strip() not in {"", "[]"} for file in stores
