@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
@@ -260,7 +261,7 @@ def test_sparse_latent_attention_has_kernels_for_some_generations_alone(ask, gpu
         (LLAMA_8B, "A100 80GB", "0.33.0", []),  # FlashInfer, with heads of 128
         ({**LLAMA_8B, "head_dim": 96}, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),
         ({**LLAMA_8B, "head_dim": 96}, "L40S", "0.33.0", []),  # reads 8 bits by itself
-        ({**LLAMA_8B, "head_dim": 96}, "A100 80GB", "0.19.1", []),
+        ({**LLAMA_8B, "head_dim": 96}, "A100 80GB", "0.19.1", ["--kv-cache-dtype"]),  # Triton does not compile it
         (GPT_OSS_20B, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),  # sinks
         (DEEPSEEK_LIKE, "A100 80GB", "0.33.0", ["--kv-cache-dtype"]),
         ({**LLAMA_8B, "torch_dtype": "float16"}, "T4", "0.33.0", ["--kv-cache-dtype"]),
@@ -346,3 +347,105 @@ def test_what_is_not_known_of_a_model_is_no_matter_where_its_weights_alone_are_m
     assert ask(strange, gpu="L4").predict().verdict == "unknown"
     # 15.0 GiB, of which a type that is not known may have a third less: 9.7 on a card of 7.6.
     assert ask(strange, gpu="RTX 4060").predict().outcome == "oom-weights"
+
+
+GEMMA2_LIKE = {
+    **LLAMA_8B,
+    "architectures": ["Gemma2ForCausalLM"],
+    "model_type": "gemma2",
+    "num_hidden_layers": 8,
+    "head_dim": 256,
+    "attn_logit_softcapping": 50.0,
+}
+UNCAPPED = {**GEMMA2_LIKE, "attn_logit_softcapping": None}
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "env", "flags"),
+    [
+        (GEMMA2_LIKE, "L40S", "0.5.1", "", ["VLLM_ATTENTION_BACKEND"]),
+        (GEMMA2_LIKE, "L40S", "0.5.1", "FLASHINFER", []),
+        (GEMMA2_LIKE, "T4", "0.5.1", "FLASHINFER", ["VLLM_ATTENTION_BACKEND"]),
+        (GEMMA2_LIKE, "T4", "0.6.2", "", ["--gpu"]),
+        (GEMMA2_LIKE, "L40S", "0.6.2", "", []),
+        (GEMMA2_LIKE, "L40S", "0.6.2", "XFORMERS", ["--gpu"]),
+        (UNCAPPED, "T4", "0.6.2", "", []),
+        (GEMMA2_LIKE, "T4", "0.6.5", "", []),
+    ],
+)
+def test_attention_that_is_capped_is_refused_where_the_kernel_does_not_cap(  # noqa: PLR0917
+    ask, config, gpu, version, env, flags
+):
+    planned = ask(config, "--dtype float16", gpu=gpu, gpus=1, version=version)
+    line = replace(planned.line, env={"VLLM_ATTENTION_BACKEND": env} if env else {})
+    assert refused(replace(planned, line=line)) == flags
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "dtype", "flags"),
+    [
+        ("V100 32GB", "0.16.0", "fp8", ["--kv-cache-dtype"]),
+        ("V100 32GB", "0.16.0", "fp8_e5m2", []),
+        ("T4", "0.16.0", "fp8", []),  # FlashInfer takes it
+        ("T4", "0.24.0", "fp8", ["--kv-cache-dtype"]),
+        ("RTX 3090", "0.11.0", "fp8", ["--kv-cache-dtype"]),
+        ("RTX 3090", "0.14.1", "fp8", []),
+        ("L40S", "0.11.0", "fp8", []),
+        ("L40S", "0.14.1", "bfloat16", ["--kv-cache-dtype"]),
+        ("L40S", "0.16.0", "bfloat16", []),
+    ],
+)
+def test_a_cache_that_no_kernel_of_an_older_release_takes_is_refused(ask, gpu, version, dtype, flags):
+    model = {**LLAMA_8B, "num_hidden_layers": 8}
+    asked = f"--kv-cache-dtype {dtype} --gpu-memory-utilization 0.8"
+    assert refused(ask(model, asked, gpu=gpu, gpus=1, version=version)) == flags
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "flags"),
+    [
+        ("RTX PRO 6000", "0.17.0", ["--attention-backend"]),
+        ("RTX PRO 6000", "0.28.0", []),
+        ("B200", "0.17.0", []),
+        ("H100", "0.28.0", ["--attention-backend"]),
+        ("H100", "0.33.0", []),
+    ],
+)
+def test_flashinfer_takes_sinks_on_the_cards_that_a_release_has_kernels_for(ask, gpu, version, flags):
+    assert refused(ask(GPT_OSS_20B, "--attention-backend FLASHINFER", gpu=gpu, gpus=1, version=version)) == flags
+
+
+def test_an_architecture_that_nothing_stands_in_for_is_refused(ask):
+    """Before there was a way through Transformers; and a model is made to pool from 0.6.5 on alone."""
+    classes = {**LLAMA_8B, "architectures": ["Qwen2ForSequenceClassification"], "model_type": "qwen2"}
+    assert refused(ask(classes, version="0.6.1", gpus=1)) == ["architectures"]
+    assert refused(ask(classes, version="0.6.5", gpus=1)) == []
+    later = ask(
+        {**LLAMA_8B, "architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe"}, version="0.8.5", gpus=1
+    )
+    assert later.predict().outcome == "unknown"
+
+
+def test_before_0_8_the_v1_engine_asks_for_ampere(ask):
+    planned = ask(LLAMA_8B, "--dtype float16", gpu="V100 32GB", gpus=1, version="0.7.3")
+    asked = replace(planned, line=replace(planned.line, env={"VLLM_USE_V1": "1"}))
+    assert (refused(planned), refused(asked)) == ([], ["VLLM_USE_V1"])
+
+
+def test_v0_drafts_in_one_stage_alone(ask):
+    drafts = "--num-speculative-tokens 1 --tensor-parallel-size 8 --pipeline-parallel-size 2"
+    deep = {**DEEPSEEK_LIKE, "architectures": ["DeepseekV3ForCausalLM"], "num_nextn_predict_layers": 1}
+    assert "--pipeline-parallel-size" in refused(ask(deep, drafts, gpu="H200", gpus=16, version="0.7.3"))
+    plain = drafts.replace("--num-speculative-tokens 1 ", "")
+    assert "--pipeline-parallel-size" not in refused(ask(deep, plain, gpu="H200", gpus=16, version="0.7.3"))
+
+
+def test_packed_integers_are_cut_as_marlin_takes_them_while_it_is_the_only_kernel(ask):
+    """29568 channels: at 4 ranks 7392 each, which is no multiple of 128."""
+    wide = {**LLAMA_8B, "intermediate_size": 29568}
+    packed = {"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True, "desc_act": False}
+    gptq = {**wide, "quantization_config": packed}
+    assert refused(ask(gptq, "--tensor-parallel-size 4", version="0.5.1")) == ["--tensor-parallel-size"]
+    assert refused(ask(gptq, "--tensor-parallel-size 2", version="0.5.1")) == ["--tensor-parallel-size"]
+    assert refused(ask(gptq, version="0.5.1")) == []
+    assert refused(ask(gptq, "--tensor-parallel-size 4", version="0.6.4")) == []

@@ -130,11 +130,25 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     scales_indexer_workspace: bool
     checkpoints_mamba2: bool
     v2_sampler_warm_up: bool
+    asks_block_for_each_sequence: bool
     rejects_other_float_cache: bool
     checkpoints_delta_nets: bool
     v2_drafts_ahead: bool
     checks_sleep_of_connectors: bool
     reserves_drafts: bool
+    caps_by_flashinfer: bool
+    xformers_refuses_caps: bool
+    marlin_alone_packs: bool
+    adapts_to_pooling: bool
+    falls_back_to_transformers: bool
+    drafts_in_one_stage: bool
+    triton_reads_fp8_cache: bool
+    cache_of_its_own_type: bool
+    fp8_cache_by_flashinfer: bool
+    flashinfer_sinks_on_ten: bool
+    flashinfer_sinks_on_blackwell: bool
+    flashinfer_wide_heads: bool
+    flashinfer_from_ampere: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

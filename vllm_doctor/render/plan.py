@@ -14,7 +14,7 @@ from vllm_doctor.launch.write import option, serve_words
 from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.advice.under_load import remedy_under_load
-from vllm_doctor.plan.prediction.points import UNDER_LOAD
+from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
 from vllm_doctor.plan.prediction.predict import Prediction
 from vllm_doctor.plan.question.history import Difference
 from vllm_doctor.plan.question.planner import Planner
@@ -28,6 +28,7 @@ _FILLED = 0.95
 _OUTCOMES = {
     "ok": "starts",
     "kv-too-small": "does not start: the KV cache cannot hold one request",
+    TOO_FEW_STATES: "does not start: the KV cache has fewer blocks than --max-num-seqs, and each sequence takes one",
     "oom-profile": "does not start: out of memory in the profile run",
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
@@ -371,6 +372,7 @@ _DOUBTS = {
     "oom-profile": "a full step may be larger than what is free beside the weights",
     UNDER_LOAD: "a full step may be larger than what is free beside the KV cache",
     "kv-too-small": "the memory that one request needs lies inside the range",
+    TOO_FEW_STATES: "the blocks that --max-num-seqs sequences need for their states lie inside the range",
     "oom-cudagraph": "CUDA graphs, or the sampler's warm-up, may be larger than what the KV cache leaves free",
 }
 
@@ -390,10 +392,10 @@ def _uncertain(p: Prediction) -> list[str]:
         return []
     does = "serves" if p.doubtful == UNDER_LOAD else "starts"
     told = f"{does}    in about {max(5, min(95, round(p.odds * 20) * 5))} of 100 such cases"
-    widest = p.widest if p.doubtful in {None, "kv-too-small"} else None
+    widest = p.widest if p.doubtful in {None, "kv-too-small", TOO_FEW_STATES} else None
     if widest is not None:
         told += f"; least sure is {widest.term}, {widest.above:.2f} less to {widest.below:.2f} GiB more"
-    pool = p.doubtful == "kv-too-small"
+    pool = p.doubtful in {"kv-too-small", TOO_FEW_STATES}
     beside = (
         "the recommended launch starts in either case"
         if pool
@@ -491,6 +493,9 @@ def text(plan: Plan, *, explain: bool = False) -> str:
             )
         if p.outcome == "kv-too-small" and not _shortened(plan):
             lines.append(f"           the longest request that fits: {p.longest or 0} tokens")
+        if TOO_FEW_STATES in {p.outcome, p.doubtful}:
+            taken = f"each of --max-num-seqs {p.settings.seqs} sequences takes one for its state"
+            lines.append(f"           {p.gpu_blocks} blocks; {taken}")
         lines += _uncertain(p)
     lines += host_lines(p, plan.planner.known.host_gib, explain=explain)
     lines += _bars(plan.planner, whole=explain)

@@ -40,6 +40,7 @@ _FIGURES = {
 _OUTCOMES = {
     "ok": "as planned, it starts",
     "kv-too-small": "as planned, the KV cache is still too small for one request",
+    "too-few-states": "as planned, the KV cache still has fewer blocks than sequences",
     "oom-weights": "as planned, the weights still do not fit",
     "oom-profile": "as planned, the profile run still runs out of memory",
     "oom-cudagraph": "as planned, graph capture still runs out of memory",

@@ -38,6 +38,7 @@ REMEDIES = frozenset(
 )
 _SAYS = {
     "kv-too-small": "one request still does not fit the KV cache",
+    "too-few-states": "there are still fewer state blocks than sequences",
     "oom-weights": "the weights still do not fit",
     "oom-profile": "the profile run still runs out of memory",
     "oom-cudagraph": "graph capture still runs out of memory",

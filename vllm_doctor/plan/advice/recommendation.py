@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
 from vllm_doctor.plan.prediction.predict import GIB, Prediction
 
 Profile = Literal["conservative", "balanced", "max"]
@@ -62,6 +63,8 @@ def safe(p: Prediction) -> bool:
     """Would this start even at the low end of the range?"""
     if p.outcome != "ok" or p.available_kv_gib is None:
         return False
+    if p.doubtful == TOO_FEW_STATES:
+        return False  # at the low end
     if p.odds is not None and p.doubtful != "kv-too-small" and p.odds < _LIKELY:
         return False
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.gpus import Card, find, names
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.recommendation import Changes, safe
+from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
 from vllm_doctor.plan.prediction.predict import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner
 
@@ -97,12 +98,14 @@ def _single(planner: Planner) -> list[Remedy]:
 
 def _flags(planner: Planner, p: Prediction) -> list[Try]:
     s = p.settings
+    narrower: Try = (
+        "max-num-batched-tokens",
+        [str(n) for n in _halves(s.batched, 512 if s.chunked else s.length)],
+        "prefill in narrower steps",
+    )
     tries: list[Try] = [
-        (
-            "max-num-batched-tokens",
-            [str(n) for n in _halves(s.batched, 512 if s.chunked else s.length)],
-            "prefill in narrower steps",
-        ),
+        # Of a narrower step the release makes fewer sequences, where none are asked for: that is said itself.
+        *([narrower] if p.outcome != TOO_FEW_STATES else []),
         ("max-num-seqs", [str(n) for n in _halves(s.seqs, 1)], "fewer requests at once"),
         (
             "gpu-memory-utilization",

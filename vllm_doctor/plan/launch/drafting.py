@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.knowledge.versions import Engine
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags
@@ -49,11 +50,22 @@ _BEYOND = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 
 
 def refused(  # noqa: PLR0917
-    flags: Flags, a: Architecture, method: str | None, drafts: int, step: int, does: Behaviour, *, v2: bool
+    flags: Flags,
+    a: Architecture,
+    method: str | None,
+    drafts: int,
+    step: int,
+    does: Behaviour,
+    *,
+    engine: Engine,
+    stages: int,
+    v2: bool,
 ) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts."""
     if method is None:
         return
+    if engine == "V0" and stages > 1 and does.drafts_in_one_stage:
+        yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
     own = flags.object("speculative-config").get("model") is None
     if method == "mtp" and own and not a.mtp_layers and a.model_type in _NO_MTP and does.names_unknown_methods:
         yield Refusal(

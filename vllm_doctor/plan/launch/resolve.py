@@ -137,7 +137,9 @@ def _speculative(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
     if drafter:
         method = "ngram" if drafter == "[ngram]" else ""  # as 0.5 to 0.8 spelled it
         return _drafts(method, drafter, arch), flags.int("num-speculative-tokens", 1, 1, 1000)
-    return None, 0
+    # 0.7 and 0.8 take a number alone for the model's own layers (config.py SpeculativeConfig.maybe_create_spec_config).
+    tokens = flags.int("num-speculative-tokens", 0, 0, 1000)
+    return ("mtp", tokens) if tokens and arch.mtp_layers else (None, 0)
 
 
 def _drafts(method: str, drafter: object, arch: Architecture) -> str:
@@ -231,18 +233,19 @@ def resolve(  # noqa: PLR0917
         raise SettingError("--gpu-memory-utilization: found 0; needed: a fraction above 0 and up to 1")
     estimate = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     level = flags.text("compilation-config") or ""
-    if not level.isdigit():
-        flags.object("compilation-config")
     eager = (
         flags.on("enforce-eager", default=False)
         or "0" in {level, flags.text("optimization-level")}
         or '"cudagraph_mode": "NONE"' in level
         or '"cudagraph_mode":"NONE"' in level
     )
+    modes = {} if level.isdigit() else flags.object("compilation-config")
+    # At level 1 graphs are of pieces alone (config/vllm.py OPTIMIZATION_LEVEL_01).
+    piecewise = flags.text("optimization-level") == "1" or str(modes.get("cudagraph_mode")).upper() == "PIECEWISE"
     mm = flags.object("limit-mm-per-prompt")
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and _v2(version, env, arch, quantized)
-    refusals += drafting.refused(flags, arch, method, draft, batched, does, v2=v2)
+    refusals += drafting.refused(flags, arch, method, draft, batched, does, engine=which, stages=par.pp, v2=v2)
     refusals += joint.refusals(
         flags.values,
         version,
@@ -289,6 +292,7 @@ def resolve(  # noqa: PLR0917
         kv_dtype=_kv_dtype(flags),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=eager,
+        full_graphs=not piecewise,
         dtype=dtype,
         element=DTYPE_BYTES[dtype],
         quantization=quant,

@@ -35,6 +35,7 @@ class Settings(msgspec.Struct, frozen=True):
     dtype: str
     element: int
     quantization: str | None
+    full_graphs: bool = True  # graphs of whole decoding batches, where the release has them
     speculative: str | None = None
     draft_tokens: int = 0
     draft: Architecture | None = None  # of a drafter that is a model of its own, where its config is known

@@ -119,6 +119,7 @@ class Architecture(msgspec.Struct, frozen=True):
     shares_weights: bool = False  # and no weights for keys and values
     ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
     multimodal: bool = False
+    caps_attention: bool = False  # attention logits are kept within a bound, which not every kernel does (Gemma 2)
     text_prefix: str = "model"
     quantization: Section | None = None
     doubts: tuple[str, ...] = ()

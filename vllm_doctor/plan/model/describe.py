@@ -380,6 +380,7 @@ def describe(top: Section) -> Architecture:
         double_wide=text.flag("use_double_wide_mlp", default=False),
         positions=text.whole(*_POSITIONS, low=0, high=100_000_000, default=0) if model_type in LEARNED_POSITIONS else 0,
         ropes=_ropes(text, mla.rope if mla is not None else head_dim, layers, model_type),
+        caps_attention=bool(text.values.get("attn_logit_softcapping")),
         multimodal=vision is not None or top.has("audio_config"),
         text_prefix="model.language_model" if text is not top else "model",
         quantization=top.section("quantization_config") or text.section("quantization_config"),

@@ -14,6 +14,8 @@ import msgspec
 
 # vLLM starts, and ends when the first full step comes.
 UNDER_LOAD = "oom-under-load"
+# The pool has fewer blocks than there may be sequences, each of which keeps its recurrent state in one.
+TOO_FEW_STATES = "too-few-states"
 # The range is claimed to hold nine starts of ten: so many standard deviations lie on each side of the middle.
 SIDE = 1.645
 

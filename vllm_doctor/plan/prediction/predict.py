@@ -19,6 +19,7 @@ from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
 from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, quantization, stage_of
+from vllm_doctor.plan.prediction.state_blocks import state_point
 from vllm_doctor.plan.prediction.sums import StartTerm, start_terms
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.terms.activation import Activation
@@ -395,6 +396,8 @@ def _points(  # noqa: PLR0917
         points += _before_the_pool(s, gpu, total, f, stage.loading / GIB)
     if stage.checked is not None and f.available is not None:
         points.append(_pool_point(s, f, held, stage.checked, needed))
+        states = state_point(s, gpu, stage.pool, f.available, f.margin)
+        points += [] if states is None else [states]
     if _counts_all(gpu):
         points += _after_the_pool(s, gpu, total, f, stage)
     return points

@@ -33,5 +33,5 @@ def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
 
 @lru_cache(maxsize=512)
 def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) -> Support:
-    refusals = [*card.refusals(a, s, gpu), *model.refusals(s), *shapes.refusals(a, s)]
+    refusals = [*card.refusals(a, s, gpu), *model.refusals(a, s), *shapes.refusals(a, s)]
     return Support(tuple(refusals), (*card.doubts(s, gpu), *model.doubts(a, s)))

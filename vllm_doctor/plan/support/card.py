@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from vllm_doctor.knowledge import builds
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.online import MICROSCALED, SHORTHANDS
 from vllm_doctor.plan.launch.settings import Settings
@@ -53,6 +54,8 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     yield from _quantized(a, s, gpu, gpu.capability)
     yield from _schemes(a, s, gpu, gpu.capability)
     yield from _backend(a, s, gpu, gpu.capability)
+    yield from _capped(a, s, gpu, gpu.capability)
+    yield from _first_v1(s, gpu, gpu.capability)
 
 
 def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
@@ -162,17 +165,17 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
         yield Refusal("--attention-backend", name, "a sparse one" if sparse else "one that is not sparse")
     if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has none")
-    sinks = {"FLASH_ATTN": 9.0 <= capability < 12.0, "FLASHINFER": capability >= 9.0, "FLEX_ATTENTION": False}
+    hopper = 9.0 <= capability < 12.0
+    sinks = {"FLASH_ATTN": hopper, "FLASHINFER": _flashinfer_sinks(s, capability), "FLEX_ATTENTION": False}
     if a.model_type == "gpt_oss" and not sinks.get(name, True):
         yield Refusal("--attention-backend", name, "another backend: it takes no attention sinks on this card")
-    if name == "FLASHINFER" and not _head_sizes(a) <= _FLASHINFER_HEADS:
+    if name == "FLASHINFER" and not _head_sizes(a) <= _flashinfer_heads(s):
         yield Refusal("--attention-backend", name, "another backend: it has no kernel for heads of this size")
     if name == "FLASHINFER" and s.does.asks_native_fp8_cache and capability < _FLASHINFER_FROM:
         yield Refusal("--attention-backend", name, f"another backend: it asks for {_FLASHINFER_FROM}")
     if name == "FLEX_ATTENTION" and a.model_type == "gemma2":
         yield Refusal("--attention-backend", name, "another backend: it does not cap logits, as Gemma 2 does")
-    reads = not s.does.asks_native_fp8_cache or capability >= _NATIVE_FP8
-    if name.startswith("TRITON") and s.kv_dtype.startswith("fp8") and not reads:
+    if name.startswith("TRITON") and _without_fp8(s, capability):
         yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: Triton asks for 8.9")
     if name == "FLASH_ATTN" and s.block and s.block % 16:
         yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
@@ -203,7 +206,27 @@ def _sparse(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
 
 # Triton's kernels read an 8-bit float cache with the card's own instructions; FlashInfer's do without, from 8.0 on, for
 # these sizes of a head and where no sink stands beside the keys (v1/attention/backends/flashinfer.py).
-_NATIVE_FP8, _FLASHINFER_FROM, _FLASHINFER_HEADS = 8.9, 8.0, frozenset({64, 128, 256, 512})
+_NATIVE_FP8, _FLASHINFER_FROM = 8.9, 8.0
+
+
+def _flashinfer_heads(s: Settings) -> frozenset[int]:
+    return frozenset({64, 128, 256, *([512] if s.does.flashinfer_wide_heads else [])})
+
+
+def _flashinfer_sinks(s: Settings, capability: float) -> bool:
+    """Does FlashInfer take sinks beside the keys on this card?"""
+    if s.does.flashinfer_sinks_on_ten:
+        return 10.0 <= capability < 11.0
+    return capability >= (10.0 if s.does.flashinfer_sinks_on_blackwell else 9.0)
+
+
+def _without_fp8(s: Settings, capability: float) -> bool:
+    """Has Triton no 8-bit floats of the asked kind on this card? Before it was refused, only those with four bits of
+    exponent end the start (fp8e4nv), when the kernel that writes the cache is compiled."""
+    if capability >= _NATIVE_FP8 or s.engine != "V1":
+        return False
+    late = s.does.triton_reads_fp8_cache and s.kv_dtype in {"fp8", "fp8_e4m3"}
+    return late or (s.does.asks_native_fp8_cache and s.kv_dtype.startswith("fp8"))
 
 
 def _head_sizes(a: Architecture) -> set[int]:
@@ -212,8 +235,9 @@ def _head_sizes(a: Architecture) -> set[int]:
 
 def _cache(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """An 8-bit float cache on a card without such arithmetic, where FlashInfer does not take the model."""
-    taken = capability >= _FLASHINFER_FROM and a.mla is None and _head_sizes(a) <= _FLASHINFER_HEADS
-    if not taken or a.model_type == "gpt_oss":
+    floor = _FLASHINFER_FROM if s.does.flashinfer_from_ampere else _TURING
+    taken = s.does.fp8_cache_by_flashinfer and capability >= floor and a.mla is None
+    if not (taken and _head_sizes(a) <= _flashinfer_heads(s)) or a.model_type == "gpt_oss":
         yield Refusal(
             "--kv-cache-dtype",
             f"{s.kv_dtype} on {gpu.name}, compute capability {capability}",
@@ -225,7 +249,7 @@ def _four_bits(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
     """A cache of nvfp4 is FlashInfer's alone."""
     generations = [10] if s.does.nvfp4_cache_on_ten else [8, 9, 10, 12] if s.does.nvfp4_cache_by_fa2 else []
     sizes, ten = _head_sizes(a), int(capability) == 10
-    taken = sizes <= _FLASHINFER_HEADS and (ten or (64 not in sizes and a.model_type != "gpt_oss"))
+    taken = sizes <= _flashinfer_heads(s) and (ten or (64 not in sizes and a.model_type != "gpt_oss"))
     if generations and not (int(capability) in generations and taken and (ten or s.kv_dtype == "nvfp4")):
         yield Refusal(
             "--kv-cache-dtype",
@@ -242,8 +266,10 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
     if s.backend is None:
         if s.engine == "V1" and a.mla is not None and a.mla.indexer_top:
             yield from _sparse(s, gpu, capability)
-        elif s.does.asks_native_fp8_cache and s.kv_dtype.startswith("fp8") and capability < _NATIVE_FP8:
+        elif _without_fp8(s, capability) and (a.mla is None or s.does.asks_native_fp8_cache):
             yield from _cache(a, s, gpu, capability)
+        elif s.engine == "V1" and s.does.cache_of_its_own_type and s.kv_dtype == "bfloat16":
+            yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto: no kernel of {s.version} takes this name")
         elif s.engine == "V1" and s.kv_dtype.startswith("nvfp4") and a.mla is None:
             yield from _four_bits(a, s, gpu, capability)
         return
@@ -259,3 +285,38 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
             f"{name} on {gpu.name}, compute capability {capability}",
             f"compute capability {asks.replace(',', ' or ')}, or another backend",
         )
+
+
+# The first engine's kernels of cards below 8.0.
+_XFORMERS = frozenset({None, "XFORMERS"})
+
+
+def _capped(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """A model that caps its attention logits, on a kernel that does not."""
+    if not a.caps_attention or s.engine != "V0":
+        return
+    here = f"{a.name or a.model_type} on {gpu.name}, compute capability {capability}"
+    if s.does.caps_by_flashinfer and (s.backend != "FLASHINFER" or capability < _AMPERE):
+        with_it = "VLLM_ATTENTION_BACKEND=FLASHINFER" if capability >= _AMPERE else "compute capability 8.0"
+        yield Refusal(
+            "VLLM_ATTENTION_BACKEND", here, f"{with_it}: only FlashInfer caps attention logits in {s.version}"
+        )
+    elif s.does.xformers_refuses_caps and s.backend in _XFORMERS and (s.backend or capability < _AMPERE):
+        yield Refusal(
+            "--gpu",
+            here,
+            f"compute capability {_AMPERE}, or vLLM 0.6.5: xFormers of {s.version} does not cap attention logits",
+        )
+
+
+def _first_v1(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """Before 0.8 the V1 engine has FlashAttention alone (v1/attention/backends, read in 0.7.3)."""
+    if s.engine == "V1" and s.version < _FIRST_ALIKE and capability < _AMPERE:
+        yield Refusal(
+            "VLLM_USE_V1",
+            f"1 on {gpu.name}, compute capability {capability}",
+            f"0, or unset: V1 of {s.version} has FlashAttention alone, which asks for {_AMPERE}",
+        )
+
+
+_FIRST_ALIKE = Version((0, 8))

@@ -17,8 +17,12 @@ from vllm_doctor.plan.model.families import WEIGHED, generating
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
 
 
-def refusals(s: Settings) -> Iterator[Refusal]:
-    """A cache of another plain type than the model's, where the release refuses that."""
+def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """A cache of another plain type than the model's, where the release refuses that; an architecture that only later
+    releases have, where nothing stands in for one."""
+    if _refused(a, s):
+        when = _when(history("models", "architectures"), a.name, s.version)
+        yield Refusal("architectures", a.name, f"one of {s.version}{when} (a plugin may bring it)")
     if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
 
@@ -34,11 +38,25 @@ def _when(table: ReleaseHistory, name: str, version: Version) -> str:
     return f", whose last release that has is {last}; {through}"
 
 
+def _lacks(a: Architecture, s: Settings) -> bool:
+    """Has the release no class of this name, nor one that it would make of another?"""
+    table = history("models", "architectures")
+    adapted = s.pooling and s.does.adapts_to_pooling and table.exists(generating(a.name), s.version)
+    return bool(a.name) and table.exists(a.name, s.version) is False and not adapted
+
+
+def _refused(a: Architecture, s: Settings) -> bool:
+    """Does the release end for want of a class: another release has one, and nothing stands in for it here?"""
+    known = a.name in history("models", "architectures")
+    return known and _lacks(a, s) and not s.does.falls_back_to_transformers
+
+
 def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     """What is known of neither the release nor this plan, each in a sentence."""
     table = history("models", "architectures")
-    adapted = s.pooling and table.exists(generating(a.name), s.version)
-    if a.name and table.exists(a.name, s.version) is False and not adapted:
+    if _refused(a, s):
+        pass  # said already
+    elif _lacks(a, s):
         yield f"vLLM {s.version} has no model code for {a.name}{_when(table, a.name, s.version)}"
     elif a.encoder_decoder and a.model_type != "whisper":
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"

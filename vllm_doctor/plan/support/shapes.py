@@ -99,9 +99,28 @@ def _stored(  # noqa: PLR0917
         if refines and gcd(form.block, each, a.hidden) >= _REFINED:
             return None
         return f"blocks of {form.block} that share a scale; {each} for each rank is none"
+    if does.marlin_alone_packs and _packed(a) and each % _MARLIN[side]:
+        return f"multiples of {_MARLIN[side]}, which Marlin's kernel takes; {each} for each rank is none"
     if form.group and side == "inputs" and each % form.group and _needs_groups(does, fmt, part):
         return f"groups of {form.group} that share a scale; {each} for each rank is none"
     return None
+
+
+# What a rank's part of a packed matrix is a multiple of (marlin_utils.py GPTQ_MARLIN_MIN_THREAD_K and _N).
+_MARLIN = {"inputs": 128, "outputs": 64}
+
+
+def _packed(a: Architecture) -> bool:
+    """Are the linear layers packed integers that floats are multiplied with?"""
+    config = a.quantization
+    if config is None or a.moe is not None:
+        return False
+    if config.text("quant_method") == "gptq":
+        return True
+    groups = config.section("config_groups")
+    found = [groups.section(key) for key in groups.values] if groups is not None else []
+    weights = [one.section("weights") for one in found if one is not None and one.section("input_activations") is None]
+    return any(one is not None and one.text("type") == "int" for one in weights)
 
 
 def _needs_groups(does: Behaviour, fmt: Scheme, part: Matrix) -> bool:

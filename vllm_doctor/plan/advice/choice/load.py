@@ -5,7 +5,13 @@ from __future__ import annotations
 from vllm_doctor.knowledge.versions import default_utilization
 from vllm_doctor.plan.advice.choice.draft import Draft
 from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
-from vllm_doctor.plan.prediction.predict import GIB
+from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
+from vllm_doctor.plan.prediction.predict import GIB, Prediction
+
+
+def _has_room(p: Prediction) -> bool:
+    """Does this share do? Where states alone lack blocks, fewer sequences are the answer, and not more memory."""
+    return safe(p) or TOO_FEW_STATES in {p.outcome, p.doubtful}
 
 
 def settle_share(draft: Draft) -> None:
@@ -14,7 +20,7 @@ def settle_share(draft: Draft) -> None:
     if (
         "gpu-memory-utilization" in draft.planner.line.flags
         and draft.profile == "balanced"
-        and safe(draft.predict(max_model_len="256"))
+        and _has_room(draft.predict(max_model_len="256"))
     ):
         return
     total = draft.planner.total_gib
@@ -34,7 +40,7 @@ def settle_share(draft: Draft) -> None:
             "the most that still leaves room for graphs, the sampler's warm-up and 0.5 GiB of run-time growth",
         )
     p = draft.predict(gpu_memory_utilization=str(value), max_model_len="256")
-    if p.outcome != "ok" and value < 0.95:
+    if p.outcome not in {"ok", TOO_FEW_STATES} and value < 0.95:
         value = draft.highest(total)
         why = "a lower value leaves no KV cache: this is the most that the card allows"
     draft.share(value, why)
