@@ -51,7 +51,7 @@ def _block(model: str, number: int) -> Iterator[str]:
     seed = f"{model} {number}"
     of = _drawn_from()
     (release,), (card,), (count,) = (_drawn(seed, all_of, 1) for all_of in (of["releases"], of["cards"], _COUNTS))
-    words = [_drawn(seed, _fit(of["words"][kind], release), 1) for kind in _drawn(seed, tuple(of["words"]), _OPTIONS)]
+    words = [_drawn(seed, _fit(of["words"][kind], release), 1) for kind in _kinds(config, seed)]
     said = [one for found in words for one in found]
     changed = config if number % 2 else _edited(config, seed)
     before = _text(config)
@@ -65,6 +65,14 @@ def _block(model: str, number: int) -> Iterator[str]:
             part = name if name in _APART else name[:3] if name.startswith("of ") else name.partition(", ")[2]
             parts.setdefault(part, []).append(f"{name} {value}")
     yield from (f"  {'; '.join(part)}" for part in parts.values())
+
+
+def _kinds(config: dict[str, Any], seed: str) -> list[str]:
+    """Three kinds of words: what a model of another kind needs is left out, what only this one needs is drawn first."""
+    of, text = _drawn_from(), {**config, **_text(config)}
+    own = [kind for kind, keys in of["needs"].items() if not text.keys().isdisjoint(keys)]
+    others = [kind for kind in of["words"] if kind not in of["needs"]]
+    return [*_drawn(seed, own, 1), *_drawn(seed, others, _OPTIONS)][:_OPTIONS]
 
 
 def _launch(said: Sequence[str]) -> tuple[str, ...]:

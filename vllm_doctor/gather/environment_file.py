@@ -41,7 +41,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
         name = _NAME.match(text, at)
         if name is None:
             return
-        at = max(name.end(), at + 1)
+        at = name.end()  # it takes a character at least: a blank, a letter or the sign
         if not name[2]:
             continue
         pieces: list[str] = []
