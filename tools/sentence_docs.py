@@ -16,6 +16,7 @@ from vllm_doctor.knowledge.layers import layers
 from vllm_doctor.rules.by_message import table
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.order import by_code
+from vllm_doctor.rules.remedies.nccl_call import nccl_calls
 
 REPO = Path(__file__).resolve().parent.parent
 PACKAGE = REPO / "vllm_doctor"
@@ -92,6 +93,8 @@ def text() -> str:
     parts += [_section(f"`{path.relative_to(RULES)}`", sentences(path.read_text(encoding="utf-8"))) for path in files]
     for path in (path for room in ROOMS for path in sorted((PACKAGE / room).rglob("*.py"))):
         parts.append(_section(f"`{path.relative_to(PACKAGE)}`", sentences(path.read_text(encoding="utf-8"))))
+    calls, of_calls = nccl_calls().calls, nccl_calls().changes.values()
+    parts.append(_section("NCCL's warnings", [*dict.fromkeys(c.title for c in calls), *(a.why for a in of_calls)]))
     parts += [_section(f"Part of vLLM: {part.name}", [part.next, *(a.why for a in part.answers)]) for part in layers()]
     return "".join(parts)
 
