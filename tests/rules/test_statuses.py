@@ -70,17 +70,17 @@ def test_a_status_has_its_cause_and_a_step(raised: str, title: str) -> None:
     [
         (
             "graph/topo.cc:7 NCCL WARN Could not find NET with id 7",
-            "NCCL cannot make out how the GPUs are connected",
+            "NCCL cannot determine how the GPUs are connected",
             "NCCL_TOPO_FILE",
         ),
         (
             "init.cc:7 NCCL WARN MNNVL (cliqueSize 7) is available but not working on this system.",
-            "NCCL's NVLink between hosts does not work here",
+            "NCCL cannot use NVLink between hosts",
             "NCCL_MNNVL_ENABLE",
         ),
         (
             "misc/socket.cc:7 NCCL WARN Call to bind failed: Cannot assign requested address",
-            "A socket of NCCL's could not be opened or used",
+            "NCCL could not open or use a socket",
             "NCCL_SOCKET_IFNAME",
         ),
         (
@@ -88,7 +88,7 @@ def test_a_status_has_its_cause_and_a_step(raised: str, title: str) -> None:
             "The ranks run different releases of NCCL",
             "nvidia-nccl",
         ),
-        ("proxy.cc:7 NCCL WARN Proxy append mismatch", "NCCL failed on its own state", "nvidia-nccl"),
+        ("proxy.cc:7 NCCL WARN Proxy append mismatch", "An internal NCCL check failed", "nvidia-nccl"),
     ],
 )
 def test_what_nccl_warns_of_names_the_problem(warned: str, title: str, change: str) -> None:
