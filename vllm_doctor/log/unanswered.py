@@ -18,6 +18,8 @@ def unanswered(run: AnalysedRun) -> str | None:
     if len(failed) >= _REQUESTS:
         first, last = run.lines[failed[0].index], failed[-1].fields["status"]
         return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and none with 200"
+    if nobody := _not_served(run):
+        return nobody
     health = [hit for hit in after if hit.id in {"health-failed", "health-ok"}]
     if health and health[-1].id == "health-failed":
         told = run.lines[health[-1].index]
@@ -32,3 +34,16 @@ def unanswered(run: AnalysedRun) -> str | None:
             f"line {run.lines[closing.index].number}: a stop waits for open connections, and does not end in this log"
         )
     return None
+
+
+def _not_served(run: AnalysedRun) -> str | None:
+    """Nobody was answered since the start, and every request asked for what this server does not have."""
+    refused = run.all("request-not-served")
+    if len(refused) < _REQUESTS or run.all("request-ok"):
+        return None
+    last = refused[-1].fields
+    return (
+        f"{len(refused)} requests were answered with {last['status']}, the last to {last['path']}, and none with 200: "
+        "the server has no model of the name that they ask for, or does not serve this task (GET /v1/models, "
+        "/openapi.json)"
+    )

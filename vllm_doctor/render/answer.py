@@ -7,7 +7,17 @@ from vllm_doctor.remedy.argv import at_once, exact
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts
-from vllm_doctor.render.words import CERTAINTIES, FIELD, HEADLINES, HINTS, STYLES, effect, failed_while_serving, place
+from vllm_doctor.render.words import (
+    CERTAINTIES,
+    FIELD,
+    HEADLINES,
+    HINTS,
+    STYLES,
+    effect,
+    failed_while_serving,
+    place,
+    time_unseen,
+)
 
 # The most lines of a corrected launch that are shown unasked.
 _PASTE = 10
@@ -26,7 +36,7 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
         state = (
             "may be at fault"
             if first.confidence is Confidence.POSSIBLE
-            else effect(first, served=failed_while_serving(diagnosis))
+            else effect(first, served=failed_while_serving(diagnosis), undated=time_unseen(diagnosis))
         )
         page.line((word, STYLES[diagnosis.verdict]), (f"  {who} {state}", "bold"))
         _notes(page, diagnosis)

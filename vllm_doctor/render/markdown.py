@@ -11,7 +11,15 @@ from vllm_doctor.render import memory_use
 from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.sentences import aside, because
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import CERTAINTIES, HEADLINES, SEVERITIES, effect, failed_while_serving, place
+from vllm_doctor.render.words import (
+    CERTAINTIES,
+    HEADLINES,
+    SEVERITIES,
+    effect,
+    failed_while_serving,
+    place,
+    time_unseen,
+)
 
 # What would be markup, a mention or a reference in the ticket of any of the usual trackers.
 _MARKUP = re.compile(r"[\\`*_\[\]<>|#@!~&$]")
@@ -40,7 +48,11 @@ def _part(diagnosis: Diagnosis) -> Iterator[str]:
     roots = [one for one in diagnosis.findings if one.explained_by is None]
     word = diagnosis.verdict.value.upper().replace("_", " ")
     who = without_markup(subject(diagnosis.subject)) or "vLLM"
-    told = effect(roots[0], served=failed_while_serving(diagnosis)) if roots else HEADLINES[diagnosis.verdict]
+    told = (
+        effect(roots[0], served=failed_while_serving(diagnosis), undated=time_unseen(diagnosis))
+        if roots
+        else HEADLINES[diagnosis.verdict]
+    )
     yield f"## {word}: {who} {told}\n" if roots else f"## {word}: {told} ({who})\n"
     if diagnosis.path and not roots:
         yield f"{without_markup(diagnosis.path[-1].because, 600)}\n"

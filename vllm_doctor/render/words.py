@@ -30,8 +30,11 @@ _NOW = {
 }
 
 
-def effect(finding: Finding, *, served: bool = False) -> str:
-    """What the finding does to the service, after its name. `served`: the run that failed had become ready."""
+def effect(finding: Finding, *, served: bool = False, undated: bool = False) -> str:
+    """What the finding does to the service, after its name. `served`: the run that failed had become ready; `undated`:
+    neither the lines nor the calls tell whether it had."""
+    if undated and not served and finding.severity is Severity.BLOCKS_START:
+        return "failed"
     if served and (
         finding.severity is Severity.BLOCKS_START
         or (finding.severity is Severity.WILL_FAIL_UNDER_LOAD and finding.phase is Phase.NOT_MEMORY)
@@ -40,6 +43,11 @@ def effect(finding: Finding, *, served: bool = False) -> str:
     if served and finding.severity is Severity.DEGRADED and finding.phase is Phase.NOT_MEMORY:
         return "serves, and fails requests"
     return _NOW.get(finding.code) or EFFECTS[finding.severity]
+
+
+def time_unseen(diagnosis: Diagnosis) -> bool:
+    """Does neither a line nor a call tell whether it failed at its start?"""
+    return diagnosis.facts.get("time_of_failure_unseen") is True
 
 
 def failed_while_serving(diagnosis: Diagnosis) -> bool:

@@ -8,7 +8,7 @@ from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.last_words import last_words, run_together, strange_end
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.unanswered import unanswered
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Diagnosis, Evidence, Finding, Missing, Scalar, Step, Subject
@@ -41,6 +41,10 @@ _GIVE = {
 }
 _WORST = {verdict: rank for rank, verdict in enumerate((Verdict.FINDING, Verdict.UNKNOWN, Verdict.OK))}
 _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+# What these rules name happens at a start as well as at any request: their own words do not tell when it was.
+_AT_ANY_TIME = frozenset({"VD516", "VD518", "VD526", "VD527", "VD599", "VD606", "VD705"})
 
 
 def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -> Diagnosis:
@@ -99,7 +103,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
         path=path,
         unknown=missing,
         subject=snapshot.subject,
-        facts=_facts(case),
+        facts=_facts(case) | _undated(case, findings),
         memory=surroundings.memory(case, findings),
         launch=surroundings.launch(case),
         medium=surroundings.medium(case),
@@ -365,6 +369,20 @@ def _serving(snapshot: Snapshot) -> bool:
         and isinstance(snapshot.probe, Absent)
         and snapshot.unit.value.sub_state == "running"
     )
+
+
+def _undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
+    """Does neither a call nor a line nor the rule tell whether the server was up when it failed?
+
+    Without a call, a start is assumed.
+    """
+    run, root = case.run, case.root
+    if run is None or root is None or not findings or findings[0].code not in _AT_ANY_TIME:
+        return {}
+    assumed = root.startup_phase is StartupPhase.CONFIG and startup_phase_of(root.functions) is None
+    if not assumed or root.of_a_request or run.deaths or run.reached() is not None or run.launch is not None:
+        return {}
+    return {"time_of_failure_unseen": True}
 
 
 def _facts(case: Case) -> dict[str, Scalar]:

@@ -9,13 +9,13 @@ supported with": wants.py).
 import re
 from collections.abc import Callable, Iterator
 
-from vllm_doctor.knowledge.refusals.names import Mention, mentions
+from vllm_doctor.knowledge.refusals.names import Mention, mentions, options_named, values_quoted
 from vllm_doctor.knowledge.refusals.packages import Package, package
 from vllm_doctor.knowledge.refusals.wants import CLAUSES, LISTED, Wish, compared, wanted
 from vllm_doctor.knowledge.refusals.words import VllmPart, words
 from vllm_doctor.records.verdict import Direction
 
-__all__ = ["Package", "VllmPart", "Wish", "package", "place_of", "wishes", "words"]
+__all__ = ["Package", "VllmPart", "Wish", "options_named", "package", "place_of", "values_quoted", "wishes", "words"]
 
 # Longer sentences list what was found; what is asked stands before.
 _READ = 1500

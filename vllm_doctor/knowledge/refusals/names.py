@@ -1,7 +1,7 @@
 """Where a sentence names an option, a field of one, a feature or an environment variable."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Literal
 
@@ -32,6 +32,13 @@ _LIKE_VALUE = Pattern(
 )
 
 
+_BETWEEN = Pattern(r"[^a-z0-9]+")
+_TYPED = Pattern(r"(?<![\w-])--(?P<name>[a-z][\w-]{1,60})")
+_WORD = Pattern(r"(?:torch\.)?(?P<word>[a-z0-9_][a-z0-9_.-]{2,38}[a-z0-9])")
+# Values that many options have.
+_COMMON = frozenset({"true", "false", "none", "auto", "default", "model", "null"})
+
+
 class Mention(msgspec.Struct, frozen=True):
     """One name in a clause. `spelled`: as the option or field is written, not in words; `typed`: as one types it."""
 
@@ -53,6 +60,29 @@ def mentions(clause: str, known: Callable[[str], bool]) -> Iterator[Mention]:
         if not any(mention.start < end and start < mention.end for start, end in taken):
             taken.append((mention.start, mention.end))
             yield mention
+
+
+def options_named(text: str, options: Iterable[str]) -> tuple[str, ...]:
+    """Options that a text names, in its order: as typed, as a field, or in plain words of the same order.
+
+    Of those that share a stretch the longest. A name of one word counts only as it is typed.
+    """
+    told = text.lower()
+    plain = f"-{_BETWEEN.sub('-', told)}-"
+    typed = {found["name"] for found in _TYPED.finditer(told)}
+    places = {name: plain.find(f"-{name}-") for name in options if "-" in name or name in typed}
+    found = [(at, at + len(name), name) for name, at in places.items() if at >= 0]
+    inner = {a for a in found for b in found if a != b and b[0] <= a[0] and a[1] <= b[1]}
+    return tuple(name for _, _, name in sorted(set(found) - inner))
+
+
+def values_quoted(text: str, given: Mapping[str, object]) -> tuple[str, ...]:
+    """Options whose given value stands in the text as a word of its own, and is no number or common word."""
+    told = {found["word"] for found in _WORD.finditer(text.lower())}
+    words_of = {name: value.lower() for name, value in given.items() if isinstance(value, str)}
+    return tuple(
+        name for name, value in words_of.items() if value in told - _COMMON and not value.replace(".", "").isdecimal()
+    )
 
 
 def _dashed(clause: str) -> Iterator[Mention]:

@@ -52,6 +52,15 @@ def _driver(_: Container, __: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _own_files(_: Container, said: dict[str, str]) -> Change:
+    name = said.get("file") or "libcuda.so.1"
+    return _change(
+        "image", f"the toolkit puts the host's {name} into the container, and the image has one already: it was saved "
+        "from a running container, or had a driver installed. Remove the file from the image, or build it anew",
+        "docker run --rm --entrypoint sh IMAGE -c 'find / -name \"libcuda.so*\" -o -name \"libnvidia-*.so*\"'",
+    )  # fmt: skip
+
+
 def _older_image(_: Container, said: dict[str, str]) -> Change:
     wants = said.get("condition", "a newer driver")
     return _change(
@@ -136,6 +145,8 @@ def _volume(container: Container, _: dict[str, str]) -> Change:
 
 _REFUSALS = (
     RuntimeMessage("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
+            Phase.DRIVER_CUDA_MISMATCH),
+    RuntimeMessage("image-holds-driver", "The image holds files of a driver, which the host brings", _own_files,
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
             Phase.DRIVER_CUDA_MISMATCH),

@@ -19,8 +19,10 @@ from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB, ITEM_
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of, layer
+from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, by_place
+from vllm_doctor.rules.remedies.sentence import problem
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade, upgrade_to
 
 _IDS = (
@@ -117,7 +119,7 @@ def judge(case: Case) -> Outcome:
     likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(
         RULE,
-        title=_NO_SUCH_GPU if "device-ordinal" in fault.ids else _title(message, changes),
+        title=_NO_SUCH_GPU if "device-ordinal" in fault.ids else _title(case, fault, message, changes),
         detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
@@ -145,8 +147,8 @@ def _of_another(fault: Fault) -> bool:
     return bool(own) and says(own[-1], "call-of-a-package") and not says(own[-1], "call-of-vllm")
 
 
-def _title(message: str, changes: tuple[Change | None, ...]) -> str:
-    """Names the option, where the message names the one that a change is made to."""
+def _title(case: Case, fault: Fault, message: str, changes: tuple[Change | None, ...]) -> str:
+    """Names the option, where the message names the one that a change is made to; else what the sentence refuses."""
     names = [c.name for c in changes if c is not None and c.kind is ChangeKind.FLAG]
     plain = message.lower().replace("_", "-").replace(" ", "-")
     named = next((name for name in names if name in plain), None)
@@ -155,7 +157,10 @@ def _title(message: str, changes: tuple[Change | None, ...]) -> str:
     variable = next((c.name for c in changes if c is not None and c.kind is ChangeKind.ENV), None)
     if variable is not None and variable in message:
         return f"vLLM asks for another value of {variable}"
-    return f"vLLM refuses what --{names[0]} asks for" if names else RULE.title
+    if names:
+        return f"vLLM refuses what --{names[0]} asks for"
+    part = layer(case, fault)
+    return (problem(case, fault, part, definite=True) if part is not None else "") or RULE.title
 
 
 def _of_launch(case: Case) -> Finding | None:
@@ -253,7 +258,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, why),)
     name = _named_option(case, fault)
     if name is None:
-        return asked(case, fault) or (by_place(case, fault),)
+        return asked(case, fault) or tuple(filter(None, (by_place(case, fault),))) or mentioned(case, fault)
     if says(told := _with_what_follows(case, fault), "object-wanted"):
         return (_as_object(case, name, told),)
     if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):

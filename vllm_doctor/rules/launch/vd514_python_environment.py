@@ -21,6 +21,7 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import KernelKind, kernel_kind, other_attention
 from vllm_doctor.rules.remedies.missing_module import fitting, missing_module
 from vllm_doctor.rules.remedies.refusal import packages
+from vllm_doctor.rules.remedies.unfit_package import unfit_symbol
 from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (
@@ -146,6 +147,7 @@ def judge(case: Case) -> Outcome:
     tool = next((_TOOLS[h.id] for h in fault.hits if h.id in _TOOLS), None)
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
+    symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
     unfit = next((words for wanted, words in _UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
     if library is not None and brought is not None:
@@ -165,13 +167,18 @@ def judge(case: Case) -> Outcome:
         if lacks is not None
         else module.title
         if module is not None
+        else symbol[0]
+        if symbol is not None
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
-        confidence=Confidence.LIKELY if fits or "import-name" in fault.ids else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY
+        if fits or symbol is not None or "import-name" in fault.ids
+        else Confidence.CONFIRMED,
         changes=(
             _ON_LINUX if any(says(file, "call-of-windows") for file in fault.files) else None,
             *missing,
             *(module.changes if module is not None else ()),
+            *(symbol[1] if symbol is not None else ()),
             _tools(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=_COMPILERS) if unfit else None,
             _newer_system(fault),

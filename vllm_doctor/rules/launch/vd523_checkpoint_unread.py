@@ -77,6 +77,12 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
                 upgrade(case, "a newer release may read this kind of checkpoint"),
             )
     said = _said(case, fault, known)
+    if any(says(file, "call-of-drafts") for file in fault.files):
+        why = f"the tensor is the draft's ({said}): another draft model, saved for this release, or none"
+        return (
+            set_flag(case, "speculative-config", None, Direction.CHANGE, why),
+            upgrade(case, "this release may read this draft"),
+        )
     why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
 

@@ -7,27 +7,25 @@ from vllm_doctor.log.root_cause import IMPORTS
 from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
+from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
+from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.remedies.sentence import first_words, problem
-from vllm_doctor.rules.say import finding, thing, upgrade
+from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
 _LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "neuron-compile-failed"})
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
-# Parts that judge what a client sends.
-_JUDGED = frozenset({"requests", "sampling", "multimodal", "tool-parser", "structured-output"})
-_OF_REQUEST = "the server works: the message says which field or value of the request it does not take"
-_FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
 _TAKES = "a release whose code takes what the message names: each one takes more models, kernels and combinations"
 
 
@@ -122,14 +120,16 @@ def _refuses(case: Case, root: Fault, part: Layer) -> bool:
 
 def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     """What the sentence asks for, the option that the refusing file obeys, the part's cures; else what it judged."""
-    told = first_of_each((*asked(case, root), by_place(case, root), *cures(case, root, part)))
+    told = first_of_each(
+        (*asked(case, root), by_place(case, root), *mentioned(case, root, used=True), *cures(case, root, part))
+    )
     if told:
         return told
-    if part.id not in _JUDGED:
+    if part.id not in JUDGED:
         return first_of_each((upgrade(case, _TAKES),))
     if case.run is None or not case.run.up_at(root):
         return ()  # no client has asked for anything yet
-    return (thing(ChangeKind.OS, "client-input", Direction.REPAIR, _OF_REQUEST, command=_FIELDS),)
+    return (other_input(),)
 
 
 RULE = rule("VD527", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

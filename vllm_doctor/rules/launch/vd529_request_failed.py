@@ -7,10 +7,12 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.redact.raised import exception_words
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.client_input import check_of_request, other_input
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.refusal import asked, packages
@@ -40,7 +42,8 @@ def judge(case: Case) -> Outcome:
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=(exception_line(case, fault),),
-        changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *usual)),
+        changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *usual))
+        or ((other_input(),) if check_of_request(case, fault, part) else ()),
         refute="other requests of this kind are answered after it",
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
@@ -58,6 +61,8 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
         return part.broken
     message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""
     told = excerpt.said(message.splitlines()[0]) if message else ""
+    if (not told or HIDDEN in told) and (check := check_of_request(case, fault, part)):
+        return f"A request is refused by vLLM's own check: {check}"
     return f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
 
 

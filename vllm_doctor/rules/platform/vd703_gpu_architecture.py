@@ -69,6 +69,9 @@ def judge(case: Case) -> Outcome:
     # FlashInfer has kernels for this card: it is the host's nvcc that does not know it.
     if fault.ids & frozenset(_IDS) == {"flashinfer-cards"} and (least_capability(case, fault) or 0.0) >= _FLASHINFER:
         return _toolkit(case, fault)
+    # A kernel that FlashInfer compiles goes through the toolkit's own ptxas; Triton brings one.
+    if fault.ids & frozenset(_IDS) == {"arch-ptxas"} and any(says(f, "call-flashinfer") for f in fault.files):
+        return _toolkit(case, fault)
     return finding(
         RULE,
         title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",

@@ -2,7 +2,7 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
-from vllm_doctor.records.finding import Evidence, Finding
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -12,7 +12,7 @@ from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.layer import off
-from vllm_doctor.rules.say import finding, thing, upgrade
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
     "illegal-access",
@@ -48,10 +48,19 @@ def judge(case: Case) -> Outcome:
         evidence=(*shown(case, fault, *_IDS), *evidence),
         changes=(
             *(off(case, fault) or other_kernel(case, fault)),
+            _without_drafts(case),
             upgrade(case, "its release notes say whether the newest release fixes this kernel"),
         ),
         refute=f"{_serial(case)} shows another failure first, or the kernel log a fault of the hardware",
     )
+
+
+def _without_drafts(case: Case) -> Change | None:
+    """Drafts make longer steps of kernels that a plain server does not run."""
+    if case.effective("speculative-config") is None:
+        return None
+    why = "its steps run kernels that a plain server does not: without them it also shows whose the defect is"
+    return set_flag(case, "speculative-config", None, Direction.REMOVE, why)
 
 
 def _serial(case: Case) -> str:

@@ -9,10 +9,13 @@ from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.statistics import with_statistics
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.rank_wait import ways_out
 from vllm_doctor.rules.say import finding
 
 # A long prompt that is computed in one piece shows no token for as long; then the use of the pool has grown.
 _LINES = 5
+# Fewer will do where the engine itself says that one process waits for another.
+_LINES_OF_A_WAIT = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -20,10 +23,13 @@ def judge(case: Case) -> Outcome:
     run = with_statistics(case)
     if isinstance(run, Unseen | NotHere):
         return run
-    last = run.stats[-_LINES:]
+    told = run.all("stats")[-_LINES_OF_A_WAIT:]
+    waits = run.last("broadcast-wait")
+    needed = _LINES_OF_A_WAIT if waits is not None and told and waits.index > told[0].index else _LINES
+    last = run.stats[-needed:]
     same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
     still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)
-    if len(last) < _LINES or len(same) > 1 or not still:
+    if len(last) < needed or len(same) > 1 or not still:
         return Clear("in the last statistics no running request stands still")
     if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
@@ -35,9 +41,10 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=f"{last[-1].running} requests run, but {count} lines of statistics show no token and no change",
         severity=Severity.DEGRADED,
-        confidence=Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if needed < _LINES else Confidence.POSSIBLE,
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
         arithmetic=(Arithmetic("lines without a token", count, "", "identical statistics in a row", run.log.source),),
+        changes=ways_out(case) if needed < _LINES and case.count("tensor-parallel-size") != 1 else (),
         refute="the server answers a new short request: then the statistics are stale",
     )
 
@@ -47,4 +54,4 @@ def _moved(text: str) -> bool:
     return says(text, "request-went-on") and not says(text, "request-of-get")
 
 
-RULE = rule("VD306", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD306", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

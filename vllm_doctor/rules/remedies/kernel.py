@@ -326,6 +326,8 @@ def other_attention(
     candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention") for f in called(case, fault)):
         return None  # the platform has this one alone
+    if any(says(f, "call-of-ascend") for f in called(case, fault)):
+        return None  # so has Ascend's plugin
     if any(says(f, "call-of-intel") for f in called(case, fault)):
         candidates = ("TRITON_ATTN",)  # the others are NVIDIA's or AMD's
     to = next((name for name in candidates if name not in failed and _selectable(name, at)), None)

@@ -14,6 +14,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.unfit_package import importer, of_this_vllm
 from vllm_doctor.rules.say import thing
 
 _OWN = "vllm"
@@ -33,7 +34,7 @@ def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     missing, lacking = fault.fields("module-missing"), fault.fields("import-name")
     if missing:
         return _not_found(case, fault, missing["module"], missing.get("hidden"))
-    return _lacks_name(case, lacking["module"], lacking["name"]) if lacking.get("module") else None
+    return _lacks_name(case, fault, lacking["module"], lacking["name"]) if lacking.get("module") else None
 
 
 def fitting(case: Case, package: str) -> str | None:
@@ -72,7 +73,9 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     if module == _OWN:
         return MissingModule("The Python that runs this has no vLLM", _own_environment(), refute)
     if top == _OWN:
-        return MissingModule(f"This vLLM has no module {module}", (), refute)
+        return _of_another_vllm(fault, f"module {module}", refute) or MissingModule(
+            f"This vLLM has no module {module}", (), refute
+        )
     if top in sys.stdlib_module_names:
         return MissingModule(f"This Python lacks its standard module {module}", (_python(case),), refute)
     package = distributions.distribution(module)
@@ -94,11 +97,19 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     return MissingModule(f"The package {package} is not installed", (change,), refute)
 
 
-def _lacks_name(case: Case, module: str, name: str) -> MissingModule | None:
+def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | None:
+    """Somebody else's code imports it: a plugin, or a program that uses vLLM."""
+    who = importer(fault)
+    if who is None:
+        return None
+    return MissingModule(f"{who} does not fit this vLLM, which has no {what}", (of_this_vllm(who),), refute)
+
+
+def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModule | None:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'from {module} import {name}'` works in the environment of the unit"
     if top == _OWN:
-        return None
+        return _of_another_vllm(fault, f"{name} in {module}", refute)
     if top in sys.stdlib_module_names:
         return MissingModule(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
     package = distributions.distribution(module)

@@ -21,14 +21,19 @@ _SHAPES = (
     ("refuses-unknown", "{part} does not know this {what}"),
     ("refuses-absent", "{part} does not find {what}"),
     ("refuses-division", "{part} cannot divide {what}"),
+    ("refuses-required", "{part} requires {what}"),
     ("refuses-value", "{part} does not take the given {what}"),
     ("refuses-without", "{part} requires {what}"),
-    ("refuses-required", "{part} requires {what}"),
+)
+# Those that name a thing, and not a value of it.
+_DEFINITE = frozenset(
+    {"refuses-all-but", "refuses-all-but-before", "refuses-all-but-after", "refuses-unsupported"}
+    | {"refuses-unsupported-before", "refuses-required", "refuses-without"}
 )
 # Words that say nothing of what a part wants where they stand alone.
 _BARE = frozenset(
     {"same", "valid", "positive", "non-negative", "non-empty", "called", "set", "one", "be", "it", "them", "they"}
-    | {"its", "only", "more", "yet", "you", "your", "to", "we", "this", "that"}
+    | {"its", "only", "more", "yet", "you", "your", "to", "we", "this", "that", "which"}
 )
 # Words with which a sentence or a clause opens.
 _OPENING = frozenset(
@@ -36,22 +41,28 @@ _OPENING = frozenset(
     | {"each", "every"}
 )
 # Two sizes or types that do not agree: the figures stand in the line that is quoted, and the title names the kind.
-_MIXED = "{part} was given sizes or types that do not fit together"
+_MIXED = "{part} got sizes or types that do not agree"
 # How short what was read may be, and how many words of it a title holds.
 _LEAST, _WORDS = 3, 6
 
 
-def problem(case: Case, fault: Fault, part: Layer) -> str:
-    """The problem as the sentence names it; empty where its shape is none of those that the doctor knows."""
+def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) -> str:
+    """The problem as the sentence names it; empty where its shape is none of those that the doctor knows.
+
+    `definite`: only what is not supported or is required, by name.
+    """
     if fault.crash is None or not part.voice:
         return ""
     first = first_words(case, fault)
     for shape, title in _SHAPES:
+        if definite and shape not in _DEFINITE:
+            continue
         found = read(shape, first)
         what = _plain(found["what"]) if found is not None else ""
         if len(what) >= _LEAST and what.lower() not in _BARE:
             return _at_a_word(title.format(part=part.voice, what=what))
-    return _MIXED.format(part=part.voice) if read("refuses-mixed", first) is not None else ""
+    mixed = not definite and read("refuses-mixed", first) is not None
+    return _MIXED.format(part=part.voice) if mixed else ""
 
 
 def first_words(case: Case, fault: Fault) -> str:

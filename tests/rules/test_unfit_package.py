@@ -1,0 +1,69 @@
+"""A plugin, or compiled code beside torch, that was made for another release: its own release is the change.
+
+Composed of calls of vLLM and of what Python and the dynamic linker say, with names of our own.
+"""
+
+import pytest
+
+from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Confidence
+from vllm_doctor.rules.engine import diagnose
+
+SITE = "/opt/v/lib/python3.12/site-packages"
+
+
+def _finding(file: str, code: str, raised: str) -> Finding:
+    lines = [
+        "INFO 03-14 09:11:58 [api_server.py:1977] vLLM API server version 0.33.0",
+        "Traceback (most recent call last):",
+        f'  File "{SITE}/vllm/plugins/__init__.py", line 76, in load_plugins_by_group',
+        "    func = plugin.load()",
+        f'  File "{file}", line 22, in <module>',
+        f"    {code}",
+        raised,
+    ]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings
+    return judged.findings[0]
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [
+        f"ImportError: cannot import name 'halve' from 'vllm.utils' ({SITE}/vllm/utils/__init__.py)",
+        "ModuleNotFoundError: No module named 'vllm.halves'",
+    ],
+)
+@pytest.mark.parametrize(
+    ("file", "name"), [(f"{SITE}/vllm_seven/models.py", "vllm_seven"), ("/srv/app/serve.py", "vllm")]
+)
+def test_who_imports_what_this_vllm_lacks_is_of_another_release(raised: str, file: str, name: str) -> None:
+    found = _finding(file, "from vllm.utils import halve", raised)
+    assert found.code == "VD514"
+    assert "does not fit this vLLM" in found.title
+    assert found.changes[0].name == name
+
+
+def test_what_vllm_itself_imports_is_its_environment() -> None:
+    raised = f"ImportError: cannot import name 'halve' from 'vllm.utils' ({SITE}/vllm/utils/__init__.py)"
+    found = _finding(f"{SITE}/vllm/v1/engine/core.py", "from vllm.utils import halve", raised)
+    assert [c.name for c in found.changes] == ["python-env"]
+
+
+@pytest.mark.parametrize(
+    ("library", "first"),
+    [
+        ("aiter/jit/module_norm.so", "aiter"),
+        ("flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so", "flash-attn"),
+        ("torch/lib/libtorch_cuda.so", "LD_LIBRARY_PATH"),
+        ("vllm/_C.abi3.so", "python-env"),
+    ],
+)
+def test_the_library_that_lacks_a_symbol_is_built_again(library: str, first: str) -> None:
+    raised = f"ImportError: {SITE}/{library}: undefined symbol: _ZN3c105ErrorC2Ev"
+    found = _finding(f"{SITE}/vllm/_seven_ops.py", "import seven", raised)
+    assert (found.code, found.changes[0].name) == ("VD514", first)
+    assert (found.confidence is Confidence.CONFIRMED) == (first == "python-env")

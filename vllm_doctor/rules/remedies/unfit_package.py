@@ -1,0 +1,78 @@
+"""A package beside vLLM that was made for another vLLM or another torch: who imports, or whose file it is, tells.
+
+Python names the importing file last above `cannot import name … from 'vllm…'`; the dynamic linker names the library
+that lacks a symbol. A plugin's own code is cured by the plugin's release, and no new environment of vLLM does that.
+"""
+
+import shlex
+from pathlib import PurePosixPath
+
+from vllm_doctor.knowledge.distributions import distribution
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import environment, thing
+
+_OWN = "vllm"
+# Their libraries come with torch, each of one release of CUDA.
+_OF_TORCH = frozenset({"torch", "nvidia", "torchvision", "torchaudio"})
+_AITER = "aiter"
+
+
+def importer(fault: Fault) -> str | None:
+    """Who imports what this vLLM does not have: a package, or a program by its file; None where vLLM itself does."""
+    frames = (
+        [f for f in fault.crash.root.frames if not says(f.file, "call-of-no-file")] if fault.crash is not None else []
+    )
+    if not frames or says(frames[-1].file, "call-of-vllm"):
+        return None
+    file = frames[-1].file
+    return folder(file) or PurePosixPath(file).name
+
+
+def folder(file: str) -> str:
+    """The folder below site-packages in which a file lies; empty where it lies in none."""
+    told = read("file-in-packages", in_packages(file))
+    return told["package"] if told is not None else ""
+
+
+def _top_level(file: str) -> str:
+    """A compiled module that lies beside the packages: its name up to the first dot."""
+    path = PurePosixPath(file)
+    return path.name.partition(".")[0] if path.parent.name in {"site-packages", "dist-packages"} else ""
+
+
+def of_this_vllm(package: str) -> Change:
+    """The importer's release for this vLLM."""
+    why = (
+        "its code imports what this vLLM does not have: take its release for this vLLM, as its own table of releases "
+        "says, or the vLLM that it was written for"
+    )
+    if package.endswith(".py"):
+        return thing(ChangeKind.PACKAGE, _OWN, Direction.CHANGE, why, command="pip show vllm")
+    return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, why, command=f"pip show vllm {shlex.quote(package)}")
+
+
+def unfit_symbol(case: Case, fault: Fault) -> tuple[str, tuple[Change | None, ...]] | None:
+    """The title and the changes where a compiled file lacks a symbol; None where it is vLLM's own, or unknown."""
+    file = fault.fields("symbol-undefined").get("file", "")
+    package = folder(file) or _top_level(file)
+    if package in _OF_TORCH:
+        why = "a library of another CUDA is found before the one beside torch: without it torch finds its own"
+        return "A library of another CUDA is loaded in place of torch's own", (
+            environment("LD_LIBRARY_PATH", Direction.REMOVE, why, before=case.env("LD_LIBRARY_PATH")),
+        )
+    if package in {"", _OWN}:
+        return None
+    why = "built for another torch than the one beside it: install its build for this torch, or build it again here"
+    known = distribution(package)
+    command = f"pip install --force-reinstall --no-deps {shlex.quote(known)}" if known is not None else "pip check"
+    again = thing(ChangeKind.PACKAGE, known or package, Direction.REPAIR, why, command=command)
+    plain = environment("VLLM_ROCM_USE_AITER", Direction.SET, "vLLM then runs its own kernels", to="0")
+    return f"The compiled code of {known or package} does not fit the torch beside it", (
+        again,
+        plain if package == _AITER and case.has_env("VLLM_ROCM_USE_AITER") is not None else None,
+    )
