@@ -16,7 +16,7 @@ from vllm_doctor.knowledge import parser
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.launch.table import takes
 from vllm_doctor.plan.launch.flags import Flags
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.terms.host import GIB
 
 # By model (dense, of states, of latent attention, with an encoder, of experts in 4 bits): one launch each, of V1 with

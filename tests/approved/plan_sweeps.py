@@ -23,7 +23,7 @@ from vllm_doctor.knowledge.versions import sampled
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
 _NUMBER = re.compile(r"\d{1,9}|0\.\d{1,4}")

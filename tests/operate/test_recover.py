@@ -17,7 +17,7 @@ from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import steps
 from vllm_doctor.operate.recover.conservative import less, text
 from vllm_doctor.operate.recover.orphans import Holder, end, holders
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.records.host import Gpu, GpuProcess
 
 UNIT = "vllm@main.service"

@@ -7,7 +7,7 @@ from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
-from vllm_doctor.plan.prediction.predict import GIB
+from vllm_doctor.plan.prediction.record import GIB
 from vllm_doctor.plan.terms.activation import estimate, sampler_bytes_per_logit, tensor
 from vllm_doctor.plan.terms.outside_torch import graphs
 

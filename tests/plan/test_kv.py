@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
-from vllm_doctor.plan.prediction.predict import GIB
+from vllm_doctor.plan.prediction.record import GIB
 from vllm_doctor.plan.terms.kv import Rules, Spec, mla_token_bytes, pool, request_blocks, rules_for, token_bytes
 from vllm_doctor.plan.terms.pages import pool_of
 

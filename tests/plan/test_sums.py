@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.prediction.sums import StartTerm
 from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.question.planner import Question, planner

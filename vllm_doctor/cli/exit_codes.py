@@ -19,5 +19,5 @@ _OF_PLANS = {"starts": Exit.OK, "unknown": Exit.INCOMPLETE, "uncertain": Exit.IN
 
 
 def of_plan(verdict: str) -> Exit:
-    """The exit status of a planned start, by its verdict (plan/prediction/predict.py)."""
+    """The exit status of a planned start, by its verdict (plan/prediction/record.py)."""
     return _OF_PLANS.get(verdict, Exit.FINDINGS)

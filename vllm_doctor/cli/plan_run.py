@@ -23,7 +23,7 @@ from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, 
 from vllm_doctor.plan.advice.remedies import hardware, remedies
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
 from vllm_doctor.records import excerpt
 from vllm_doctor.render import plan as render

@@ -11,7 +11,7 @@ from vllm_doctor.cli.exit_codes import Exit, of_plan
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version
 from vllm_doctor.plan.behaviour import otherwise, rows
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner, PlanProblem, Question, planner
 from vllm_doctor.records import excerpt
 from vllm_doctor.render import upgrade as render

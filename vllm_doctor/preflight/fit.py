@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.preflight.records import Checked, HostToJudge, Instance, Result
 
 if TYPE_CHECKING:
-    from vllm_doctor.plan.prediction.predict import Prediction
+    from vllm_doctor.plan.prediction.record import Prediction
     from vllm_doctor.plan.question.planner import Planner
 
 _NAME = "model fits"

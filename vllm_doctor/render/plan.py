@@ -15,7 +15,7 @@ from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.history import Difference
 from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.redact.visible import visible

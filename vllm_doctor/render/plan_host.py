@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.terms.host import REGISTERED_GIB, KeptOnHost
 
 # From here on what torch rounds is worth a word.

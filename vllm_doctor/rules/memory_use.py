@@ -11,7 +11,7 @@ from vllm_doctor.rules.foresight import planned, why_unplanned
 from vllm_doctor.rules.gates.kv_cache import POOL, on_cpu
 
 if TYPE_CHECKING:
-    from vllm_doctor.plan.prediction.predict import Prediction
+    from vllm_doctor.plan.prediction.record import Prediction
     from vllm_doctor.plan.question.ask import Foresight
 
 _DEBUG = "not seen: this release logs it at VLLM_LOGGING_LEVEL=DEBUG alone"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.recommendation import Changes, Reason, Sum
 from vllm_doctor.plan.launch.flags import SettingError
-from vllm_doctor.plan.prediction.predict import GIB, Prediction
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner
 
 

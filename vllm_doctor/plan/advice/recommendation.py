@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
-from vllm_doctor.plan.prediction.predict import GIB, Prediction
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 
 Profile = Literal["conservative", "balanced", "max"]
 PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")

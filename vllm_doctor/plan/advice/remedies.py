@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.gpus import Card, find, names
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.recommendation import Changes, safe
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
-from vllm_doctor.plan.prediction.predict import GIB, Prediction
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner
 
 Try = tuple[str, list[str], str]  # a flag, the values that are tried in turn, and what it costs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vllm_doctor.plan.advice.remedies import Remedy
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from math import floor, sqrt
-from typing import Literal
+from math import sqrt
 
 import msgspec
 from msgspec.structs import replace
@@ -17,18 +16,17 @@ from vllm_doctor.plan.model.families import WEIGHED
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, quantization, stage_of
 from vllm_doctor.plan.prediction.state_blocks import state_point
-from vllm_doctor.plan.prediction.sums import StartTerm, start_terms
+from vllm_doctor.plan.prediction.sums import start_terms
 from vllm_doctor.plan.support import judge
-from vllm_doctor.plan.terms.activation import Activation
-from vllm_doctor.plan.terms.host import HostUse, host_use
+from vllm_doctor.plan.terms.host import host_use
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch, not_of_torch
 from vllm_doctor.plan.terms.term import Term
 
-GIB = 1 << 30
 # The most of a step's activations that is taken as lost to fragmentation: a public log of 200000 batched tokens on
 # 80 GB shows 6.19 GiB reserved but unallocated beside 19.5 GiB of live activations when 5.34 GiB more were refused.
 # One log, so it widens the range and decides nothing.
@@ -36,72 +34,6 @@ FRAGMENTED = 6.19 / 19.5
 # How much larger the second runner's sampler warm-up is than its tensors, give or take as much. One start: 20 % at
 # least.
 WARMED = 0.15
-
-
-PlanVerdict = Literal["starts", "fails-under-load", "does-not-start", "uncertain", "unknown"]
-
-
-class Prediction(msgspec.Struct, frozen=True, kw_only=True):
-    """What vLLM would log, per GPU, in GiB; None where the question gave no card. `outcome` is that of the middle of
-    the range, `terms` explain every figure."""
-
-    outcome: str
-    odds: float | None  # how likely it starts, where at some point what is needed lies inside the range
-    doubtful: str | None  # what it would end with at that point
-    widest: Spread | None  # the term that widens the range most
-    taken: tuple[StartTerm, ...]  # what the card holds beside the KV cache
-    weights_gib: float
-    non_torch_gib: float | None
-    activation_gib: float
-    cudagraph_gib: float
-    cudagraph_budget_gib: float
-    available_kv_gib: float | None
-    margin_gib: tuple[float, float] | None
-    kv_tokens: int | None
-    gpu_blocks: int | None
-    length: int
-    concurrency: float | None
-    longest: int | None
-    needed_kv_gib: float
-    budget_gib: float | None
-    total_gib: float | None
-    terms: tuple[Term, ...]
-    pool: Pool | None
-    checked: Pool | None  # what vLLM checks one request against: the same pool, but for pipeline stages of 0.14 to 0.16
-    activation: Activation
-    settings: Settings
-    host: HostUse = HostUse()
-    stage: int = 0  # of the pipeline, counted from 0
-    lacking_gib: float | None = None  # what the first full step lacks at the bad end, where it is in doubt or fails
-
-    @property
-    def sizes_only(self) -> bool:
-        """Are weights and cache arithmetic all that is known: the device runs another build than CUDA's?"""
-        return self.total_gib is not None and self.budget_gib is None
-
-    @property
-    def verdict(self) -> PlanVerdict:
-        """Does it start, as far as that can be said?"""
-        if self.outcome == "unknown":
-            return "unknown"
-        if self.odds is not None:
-            return "uncertain"
-        if self.outcome == UNDER_LOAD:
-            return "fails-under-load"
-        return "starts" if self.outcome == "ok" else "does-not-start"
-
-    @property
-    def smaller_pool(self) -> tuple[str, str] | None:
-        """The option and its value that leave the first full step what it lacks; None where it lacks nothing, or where
-        no value does."""
-        s = self.settings
-        if self.lacking_gib is None or self.total_gib is None:
-            return None
-        if s.kv_bytes:
-            left = int(s.kv_bytes - self.lacking_gib * GIB) >> 20 << 20
-            return ("kv-cache-memory-bytes", str(left)) if left > 0 else None
-        hundredths = floor(100 * (s.utilization - self.lacking_gib / self.total_gib) + 1e-9)
-        return ("gpu-memory-utilization", f"{hundredths / 100:g}") if hundredths > 0 else None
 
 
 def predict(

@@ -18,7 +18,8 @@ from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict
+from vllm_doctor.plan.prediction.predict import predict
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner, PlanProblem, card_of
 
 OptionValue = str | bool | None

@@ -20,7 +20,7 @@ from vllm_doctor.log.match import read
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.reading import MAX_BYTES
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.predict import Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.records import reading
 
 SCHEMA_VERSION = 2

@@ -31,7 +31,8 @@ from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.model.reading import Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.predict import GIB, Prediction, predict, stages
+from vllm_doctor.plan.prediction.predict import predict, stages
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.prediction.stage import quantization
 from vllm_doctor.plan.question.history import History
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights

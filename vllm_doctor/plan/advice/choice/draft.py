@@ -5,7 +5,8 @@ from __future__ import annotations
 from math import floor
 
 from vllm_doctor.plan.advice.recommendation import Changes, Profile, Reason, Sum, Workload
-from vllm_doctor.plan.prediction.predict import Prediction, held_before_start
+from vllm_doctor.plan.prediction.predict import held_before_start
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 
 # Tokens of the shortest request that is worth a service; a launch that cannot take it is no recommendation.

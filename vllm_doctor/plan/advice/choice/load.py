@@ -6,7 +6,7 @@ from vllm_doctor.knowledge.versions import default_utilization
 from vllm_doctor.plan.advice.choice.draft import Draft
 from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
-from vllm_doctor.plan.prediction.predict import GIB, Prediction
+from vllm_doctor.plan.prediction.record import GIB, Prediction
 
 
 def _has_room(p: Prediction) -> bool:

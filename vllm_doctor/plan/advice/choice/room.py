@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.formats import computes_fp8_cache
 from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
-from vllm_doctor.plan.prediction.predict import GIB
+from vllm_doctor.plan.prediction.record import GIB
 
 
 def settle_length(draft: Draft, wanted: int) -> None:
