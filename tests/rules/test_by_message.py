@@ -76,6 +76,7 @@ def test_what_a_rule_reads_follows_from_its_answers() -> None:
         ('confidence = "likely"', 'confidence = "sure"', "sure"),
         ("refute =", "refuted =", "refute"),
         ('kind = "upgrade"', 'kind = "update"', "update"),
+        ('kind = "flag"', 'kind = "env"', "not the name of a variable"),
     ],
 )
 def test_a_key_or_a_word_that_a_row_may_not_have_is_refused(

@@ -40,6 +40,12 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str = ""
     otherwise: str | None = None
 
+    def __post_init__(self) -> None:
+        """An option is no variable: what a reader pastes would be `unset attention-backend`."""
+        named = self.options[0].strip("{}") if self.options else "_"
+        if self.kind == "env" and not named.isidentifier():
+            raise ValueError(f"`options`: {self.options[0]} is not the name of a variable")
+
 
 def applies(answer: Answer, text: str) -> bool:
     """Is what an answer is for in what a failure says?"""

@@ -191,7 +191,7 @@ def deed(change: Change) -> str:
 def _option(change: Change) -> str:
     if change.name == "model" and change.after is None:
         smaller = change.direction is Direction.SMALLER
-        return "a smaller or more quantized checkpoint" if smaller else "another model or checkpoint"
+        return "take a smaller or more quantized checkpoint" if smaller else "take another model or checkpoint"
     if change.after is not None:
         return " ".join(quote.word(scalar(word)) for word in written(change))
     if change.unset is not None:

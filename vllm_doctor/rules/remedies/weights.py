@@ -105,15 +105,13 @@ def smaller_model(case: Case) -> Change:
     room = weights_that_fit(case)
     whole = _whole(case)
     if room is None:
-        return _model(
-            "take a smaller or more quantized checkpoint: its files, split over the GPUs, must leave a fifth free"
-        )
+        return _model("its files, split over the GPUs, must leave a fifth of each card free")
     fraction, total = _fraction(case), case.total_gib
     sum_ = f"{fraction:g} × {total:.2f} GiB, less a fifth for the profile run and the KV cache"
     kind = ""
     if whole is not None and whole > room and not names_quantization(case.model or ""):
-        kind = f"; now {whole:.1f}; 8 bits would take {whole / 2:.1f}, 4 bits {whole * 0.3:.1f}"
-    why = f"take a smaller or more quantized checkpoint, with at most {room:.1f} GiB of weights per GPU ({sum_}){kind}"
+        kind = f": now {whole:.1f}, in 8 bits {whole / 2:.1f}, in 4 bits {whole * 0.3:.1f}"
+    why = f"at most {room:.1f} GiB of weights fit a GPU{kind} ({sum_})"
     return _model(why, {"weights_gib_at_most": round(room, 1)})
 
 
