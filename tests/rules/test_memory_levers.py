@@ -112,3 +112,36 @@ def test_the_cpu_engines_own_check_of_its_node_gives_the_size_that_fits() -> Non
     )
     assert (found.code, found.phase.value) == ("VD604", "host-ram")
     assert [(one.name, one.after) for one in _changes(found)] == [("VLLM_CPU_KVCACHE_SPACE", "11")]
+
+
+def test_a_call_that_makes_the_cache_and_captures_is_placed_by_the_line_before_it() -> None:
+    worker = "(VllmWorkerProcess pid=42) "
+    blocks = "INFO 11-02 09:12:01 distributed_gpu_executor.py:57] # GPU blocks: 4120, # CPU blocks: 2048"
+    capture = f"{worker}INFO 11-02 09:12:20 model_runner.py:1400] Capturing the model for CUDA graphs."
+    failed = (
+        f"{worker}ERROR 11-02 09:12:31 multiproc_worker_utils.py:233] Exception in worker VllmWorkerProcess "
+        f"while processing method initialize_cache: CUDA out of memory. {ASKED}{HELD}, "
+        "Traceback (most recent call last):"
+    )
+    assert _found(blocks, capture, failed).code == "VD130"
+    assert _found(blocks, failed).code == "VD141"
+
+
+def test_a_step_that_merged_images_takes_fewer_and_smaller_ones() -> None:
+    up = "(EngineCore_DP0 pid=88) INFO 03-01 10:00:00 [core.py:93] Initializing a V1 LLM engine (v0.14.0) with config: "
+    up += "model='Qwen/Qwen2.5-VL-7B-Instruct', max_seq_len=32768, tensor_parallel_size=1"
+    step = _call("v1/worker/gpu_model_runner.py", "execute_model", "inputs_embeds = self.model.embed_input_ids(")
+    merge = _call("model_executor/models/utils.py", "_merge_multimodal_embeddings", "inputs_embeds.masked_scatter_(")
+    head = "Traceback (most recent call last):"
+    merged = {change.name for change in _found(up, head, *step, *merge, OOM).changes}
+    assert {"limit-mm-per-prompt", "mm-processor-kwargs"} <= merged
+    assert "limit-mm-per-prompt" not in {change.name for change in _found(up, head, *step, OOM).changes}
+
+
+def test_a_gpus_host_is_not_told_the_pool_of_the_cpu_build() -> None:
+    calls = _call("v1/worker/gpu_model_runner.py", "initialize_kv_cache", "self.host = torch.empty(size)")
+    gpu = "INFO 03-01 10:00:00 [__init__.py:216] Automatically detected platform cuda."
+    text = ("Traceback (most recent call last):", *calls, "MemoryError: Cannot allocate memory")
+    name = "VLLM_CPU_KVCACHE_SPACE"
+    assert name not in {change.name for change in _found(gpu, *text).changes}
+    assert name in {change.name for change in _found(gpu.replace("cuda", "cpu"), *text).changes}

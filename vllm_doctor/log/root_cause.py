@@ -28,6 +28,10 @@ _RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
 _FRONT_END = ("APIServer", "ApiServer")
 # Where a call that opens a capture, the last one that a cut traceback shows, says more than the log before it.
 _BEFORE_GRAPHS = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.KV, StartupPhase.WARMUP})
+# Calls that make the KV cache and then warm up and capture (V0's worker, V1's executor): what they had come to, the
+# lines before tell where no call below them does.
+_WITH_WARM_UP = frozenset({"initialize_cache", "initialize_from_config"})
+_AFTER_CACHE = frozenset({StartupPhase.WARMUP, StartupPhase.GRAPHS})
 # Steps of a start that a call names by itself.
 _NAMED_STEPS = frozenset({StartupPhase.KV, StartupPhase.GRAPHS, StartupPhase.WARMUP, StartupPhase.WEIGHTS})
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
@@ -283,6 +287,9 @@ class AnalysedRun(Run):
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
         said = startup_phase_of(functions)
+        if said is StartupPhase.KV and startup_phase_of([f for f in functions if f not in _WITH_WARM_UP]) is None:
+            reached = self.reached(index + 1)
+            return reached if reached in _AFTER_CACHE else said
         if said is not None:
             return said
         near = self.lines[max(0, index - _HEADING) : index + 1]

@@ -230,7 +230,7 @@ class Case:
         gpus = self._snapshot.gpus
         if isinstance(gpus, Known) and gpus.value:
             return gpus.value[0].name
-        said = self._run.first("gpu-listed") if self._run is not None else None
+        said = self._run.first("gpu-listed", "gpu-in-table") if self._run is not None else None
         return said.fields["card"].strip() if said is not None else ""
 
     @property

@@ -27,6 +27,8 @@ _HALVED = 0.45
 _SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 # Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
 _OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
+# The variable that sizes the KV cache of the CPU build alone.
+_OF_THE_CPU = "VLLM_CPU_KVCACHE_SPACE"
 # Options of CUDA graphs, and of what is compiled beside them.
 _OF_GRAPHS = frozenset({"max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes", "enforce-eager"})
 _MAPPED = frozenset({"cpu-offload-gb"})
@@ -68,10 +70,12 @@ def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change
 
 def _possible(case: Case, change: Change) -> bool:
     """Has this platform what is to be changed, and does the value go the way that it says?"""
+    device = platform(case)
+    if change.name == _OF_THE_CPU:
+        return on_cpu(case) or not (case.gpu_name or device not in {None, "cpu"})
     if change.kind is not ChangeKind.FLAG or change.direction is Direction.REMOVE:
         return True
     run = case.run
-    device = platform(case)
     if change.name in _OF_A_GPU and (device == "cpu" or on_cpu(case)):
         return False
     if change.name in _OF_GRAPHS and compiles_programs(case):

@@ -8,6 +8,7 @@ from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.prompt_items import items_of_step
 from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens, tensor
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib
@@ -38,6 +39,7 @@ def judge(case: Case) -> Outcome:
                 case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
             ),
             fewer_tokens(case, oom.torch, measuring=False),
+            *items_of_step(case, oom),
             fewer_sequences(case, oom.torch) if named is not None and named.option == "max-num-seqs" else None,
         ),
         refute="the same requests fail with gpu_memory_utilization lower by 0.1",

@@ -6,6 +6,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.prompt_items import items_of_step
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib
@@ -44,6 +45,7 @@ def judge(case: Case) -> Outcome:
             lower_utilization(
                 case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
             ),
+            *items_of_step(case, oom),
         ),
         refute="a prompt of a quarter of the tokens fails in the same frame",
     )

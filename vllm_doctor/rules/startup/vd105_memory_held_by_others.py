@@ -15,6 +15,10 @@ from vllm_doctor.rules.say import finding, gib, thing
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
+_SHARE = (
+    "If the other process is a vLLM server that must stay, start it again with a lower --gpu-memory-utilization: each "
+    "server takes its fraction of the whole card, so the fractions of all servers on it must come to less than 1"
+)
 _MOST = 0.8
 # What a process of vLLM holds outside torch on a card at most, and the least KV cache that is worth a start, GiB.
 _OWN_MOST, _USEFUL = 3.0, 1.0
@@ -63,6 +67,7 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
+        then=_SHARE,
     )
 
 

@@ -10,13 +10,11 @@ from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
-from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt
+from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt, smaller_items
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import finding, json_with, set_flag
+from vllm_doctor.rules.say import finding, set_flag
 
-# 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
-_PIXELS = 1280 * 784
 # More than a token takes in any tensor of a step: logits of 512 Ki entries in float32, or 1 Mi values in 16 bits.
 _PER_TOKEN = 2 << 20
 # The same of V1's profile run, which samples a few of its tokens only: the widest dense layer (gate and up of 53,248
@@ -108,7 +106,7 @@ def _by_size(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        changes=(_tiled(case, oom), _fewer_items(case), _smaller_items(case)),
+        changes=(_tiled(case, oom), _fewer_items(case), smaller_items(case)),
         refute="the lines before the error show a traceback without the model's vision or audio code",
     )
 
@@ -139,7 +137,7 @@ def _by_warning(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index), case.line(warned.index)),
         arithmetic=(Arithmetic("tokens of one prompt's items", need, "tokens", what, "the log"), *sums(oom.torch)),
-        changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
+        changes=(_fewer_items(case), smaller_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -178,7 +176,7 @@ def _by_launch(case: Case, oom: Oom) -> Finding | None:
             Arithmetic("items of one prompt", float(sum(most.values())), "", what, "the launch"),
             *sums(oom.torch),
         ),
-        changes=(_fewer_items(case), _smaller_items(case), fewer_tokens(case, oom.torch)),
+        changes=(_fewer_items(case), smaller_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -195,15 +193,6 @@ def _items(case: Case) -> tuple[Arithmetic, ...]:
         return ()
     what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"
     return (Arithmetic("encoder budget", float(hit.fields["tokens"]), "tokens", what, "the log"),)
-
-
-def _smaller_items(case: Case) -> Change | None:
-    """Qwen's processors take a limit of pixels; others have options of other names."""
-    if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
-        return None
-    why = "the largest image that is allowed sets the peak; vLLM scales larger ones down to this many pixels"
-    to = json_with(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
-    return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
 
 
 def _fewer_items(case: Case) -> Change | None:
@@ -226,7 +215,7 @@ def _fewer_items(case: Case) -> Change | None:
 
 def _ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
     """One item alone is made smaller first: fewer of them are none."""
-    smaller = _smaller_items(case)
+    smaller = smaller_items(case)
     alone = _alone(case) is not None or sum(per_prompt(case).values()) == 1
     return (smaller, *changes) if alone else (*changes, smaller)
 
