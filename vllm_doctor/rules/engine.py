@@ -44,7 +44,7 @@ _SEVERITY = {severity: rank for rank, severity in enumerate(Severity)}
 
 
 # What these rules name happens at a start as well as at any request: their own words do not tell when it was.
-_AT_ANY_TIME = frozenset({"VD516", "VD518", "VD526", "VD527", "VD599", "VD606", "VD705"})
+_AT_ANY_TIME = frozenset({"VD208", "VD516", "VD518", "VD526", "VD527", "VD599", "VD606", "VD705"})
 
 
 def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -> Diagnosis:

@@ -2,6 +2,7 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -30,9 +31,8 @@ _WHO_REFUSES = (
     "a GPU with memory of its own try one GPU alone, then another release of driver and image"
 )
 _BY_STEP = (
-    "the step decides, and the lines above this one show it: while the weights load, more GPUs or a quantized "
-    "checkpoint; before 'GPU KV cache size', fewer tokens a step (--max-num-batched-tokens); after it, a lower "
-    "--gpu-memory-utilization"
+    "the lines above tell the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
+    "size', fewer tokens a step; after it, a lower fraction"
 )
 
 
@@ -49,22 +49,27 @@ def judge(case: Case) -> Outcome:
     forward = in_model(oom) and not after_kv and tenants(case, oom.torch) is None
     placed = outside or after_kv or forward
     refused = refused_though_free(oom.torch) and not placed
+    # Each with its condition: the reader knows whether the server had been ready.
+    open_ = not (placed or refused or oom.fault.at_end)
     return finding(
         RULE,
         title=_title(oom.fault, forward=forward, refused=refused),
+        detail=_BY_STEP if open_ else "",
         phase=_phase(oom.fault) if outside else None,
-        severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if placed else Confidence.POSSIBLE,
+        severity=Severity.BLOCKS_START if open_ else Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if placed or open_ else Confidence.POSSIBLE,
         changes=(
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
-            lower_utilization(case, oom.torch, _IF_SERVING if forward else _ON_TOP),
-            fewer_tokens(case, oom.torch, measuring=False) if after_kv else None,
+            lower_utilization(case, oom.torch, _IF_SERVING if forward or open_ else _ON_TOP)
+            if not (open_ and _lacks_much(oom.torch))
+            else None,
+            fewer_tokens(case, oom.torch, measuring=False) if after_kv or open_ else None,
             stop_others(case, "memory of another process is not available to this service") if outside else None,
         ),
         evidence=(case.line(_decisive(oom.fault)),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
-        then=_next(placed=placed, refused=refused),
+        then=_WHO_REFUSES if refused else "",
     )
 
 
@@ -77,11 +82,14 @@ def _title(fault: Fault, *, forward: bool, refused: bool) -> str:
     return _IN_FORWARD if forward else ""
 
 
-def _next(*, placed: bool, refused: bool) -> str:
-    """What to look at where no change can be named."""
-    if refused:
-        return _WHO_REFUSES
-    return "" if placed else _BY_STEP
+def _lacks_much(torch: TorchOom | None) -> bool:
+    """Is a quarter of the card missing? A fraction lower by that much holds no model that took the others."""
+    return (
+        torch is not None
+        and torch.total is not None
+        and torch.free is not None
+        and torch.asked - torch.free > torch.total // 4
+    )
 
 
 def _builds_metadata(fault: Fault) -> bool:

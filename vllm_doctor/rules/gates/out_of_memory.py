@@ -16,6 +16,8 @@ from vllm_doctor.rules.say import gib
 
 # A name rounds its count, and leaves out encoders and embeddings; a draft model may lie beside it.
 _FAR, _EXTRAS_GIB = 1.3, 4.0
+# torch prints hundredths of a GiB, and the driver gives pages of 2 MiB: figures that are nearer than this are the same.
+_SAME = 16 << 20
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
     {
@@ -82,7 +84,7 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
 def refused_though_free(torch: TorchOom | None) -> bool:
     """Did an allocation fail that is smaller than what the driver calls free? It counts memory as free that it does not
     give this process: of a host that shares it, above a limit of pages, or of another machine's share."""
-    return torch is not None and torch.free is not None and torch.free >= torch.asked > 0
+    return torch is not None and torch.free is not None and torch.free - torch.asked > _SAME and torch.asked > 0
 
 
 def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
@@ -110,7 +112,7 @@ def tenants(case: Case, torch: TorchOom | None) -> int | None:
     if torch is None or torch.total is None or torch.free is None or (not torch.others and shares_memory(case)):
         return None
     held = torch.held_by_others
-    if held is None or held < min(2 * GIB, torch.total // 10) or torch.free >= torch.asked:
+    if held is None or held < min(2 * GIB, torch.total // 10) or refused_though_free(torch):
         return None
     return held if torch.free + held >= torch.asked else None
 

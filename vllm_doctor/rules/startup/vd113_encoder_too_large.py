@@ -22,6 +22,9 @@ _PER_TOKEN = 2 << 20
 _PER_TOKEN_V1 = 256 << 10
 # Tokens of a step where they are not known: more than any default.
 _MANY = 65536
+# The largest tensor of a step whose tokens are not known: no default of V1 has more than 16,384 of 2 MiB, and V0's, as
+# long as the longest prompt, takes logits of the last token of each prompt alone (131,072 of 256 KiB).
+_LARGEST = 32 << 30
 
 
 def judge(case: Case) -> Outcome:
@@ -99,7 +102,7 @@ def _by_size(case: Case) -> Finding | None:
     if isinstance(oom, NotHere | Unseen) or oom.torch is None or oom.torch.total is None:
         return None
     now = tokens(case)
-    if oom.torch.asked <= max(oom.torch.total, _PER_TOKEN * (now[0] if now is not None else _MANY)):
+    if oom.torch.asked <= max(oom.torch.total, _PER_TOKEN * now[0] if now is not None else _LARGEST):
         return None
     return finding(
         RULE,
