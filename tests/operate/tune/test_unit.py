@@ -109,6 +109,7 @@ class Predicted:
     needed_kv_gib: float = 2.0
     checked: None = None
     odds: None = None
+    doubtful: None = None
 
 
 def test_the_plans_low_end_bounds_the_ramp():

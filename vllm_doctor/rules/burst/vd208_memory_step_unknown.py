@@ -32,7 +32,7 @@ _WHO_REFUSES = (
 )
 _BY_STEP = (
     "the lines above tell the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
-    "size', fewer tokens a step; after it, a lower fraction"
+    "size', fewer tokens a step; after it, a lower gpu_memory_utilization"
 )
 
 
