@@ -1,4 +1,4 @@
-"""What `vllm-doctor plan --explain` says to each launch, word for word: outcome, terms, pool, advice with its sums."""
+"""What `vllm-doctor plan` says to each launch, word for word: the short answer, then `--explain` with its sums."""
 
 import contextlib
 import io
@@ -25,11 +25,12 @@ def launches() -> dict[str, list[str]]:
 
 def answers(model: str) -> str:
     """Every question about a model with its answer, as on a terminal."""
-    return "\n".join(f"$ vllm-doctor plan {words}\n{_said(model, words)}" for words in launches()[model])
+    asked = [form for words in launches()[model] for form in (words, f"--explain {words}")]
+    return "\n".join(f"$ vllm-doctor plan {words}\n{_said(model, words)}" for words in asked)
 
 
 def _said(model: str, words: str) -> str:
-    config = ("--model-config", str(FOLDER / "models" / f"{model}.json"), "--explain")
+    config = ("--model-config", str(FOLDER / "models" / f"{model}.json"))
     out = io.StringIO()
     with (
         tempfile.TemporaryDirectory() as state,

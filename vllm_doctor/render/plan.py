@@ -233,7 +233,10 @@ def _remedies(plan: Plan) -> list[str]:
     ]
     with_ = f", each with {' '.join(beside)}" if beside else ""
     lines = ["", f"  each of these alone lets it start{with_}:"]
-    return lines + [f"    --{r.flag} {r.value:<10} KV cache {r.pool_gib:.2f} GiB; {r.cost}" for r in remedies]
+    options = [f"--{r.flag} {r.value}" for r in remedies]
+    wide = max(map(len, options))
+    told = zip(options, remedies, strict=True)
+    return lines + [f"    {option:<{wide}}   KV cache {r.pool_gib:.2f} GiB; {r.cost}" for option, r in told]
 
 
 def _instead(plan: Plan) -> str:
@@ -253,6 +256,8 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
         if plan.predicted.sizes_only:
             return []
         return ["", f"  no launch is recommended on these cards: {_instead(plan)}"]
+    if not explain and _to_run(plan):
+        return []  # the launch to paste stands above; its reasons are for who asks
     lines = ["", "  recommended"]
     for r in c.because:
         value = "" if c.launch.get(r.flag) is True else c.launch.get(r.flag)
@@ -333,6 +338,7 @@ def chosen(planner: Planner, bare: Prediction, choice: Choice) -> Planner:
     return replace(planner, line=_line(planner, choice), notes=(*planner.notes, note))
 
 
+_MORE = "  more     --explain: every term of the memory with its range, and the reason for each option"
 _LINE = 76  # with a backslash behind it, a line stands whole on 80 columns
 
 
@@ -456,6 +462,21 @@ def _least_sure(p: Prediction) -> list[str]:
     return [f"    least sure: {p.widest.term}; {wide}", f"        told by {p.widest.told_by}"]
 
 
+def _cache(p: Prediction) -> list[str]:
+    """The memory that is left for the KV cache with its range, or by how much the launch exceeds what it may take."""
+    if p.available_kv_gib is None:
+        return []
+    if p.pool is None:
+        return ["  KV cache none: the model keeps nothing between steps, and vLLM takes no memory for it"]
+    low, high = p.margin_gib or (p.available_kv_gib, p.available_kv_gib)
+    needs = f"one request of {p.length} tokens needs {p.needed_kv_gib:.2f} GiB"
+    if p.available_kv_gib < 0:
+        span = "" if low == high else f"  (claimed range {max(-high, 0.0):.2f} to {-low:.2f})"
+        return [f"  lacks    {-p.available_kv_gib:.2f} GiB before any KV cache{span}; {needs} of that cache"]
+    span = "" if low == high else f"  (claimed range {low:.2f} to {high:.2f})"
+    return [f"  KV cache {p.available_kv_gib:.2f} GiB{span}; {needs}"]
+
+
 def text(plan: Plan, *, explain: bool = False) -> str:
     """The plan for a person: outcome first, then figures, range, what to change, and the recommended launch with its
     reasons."""
@@ -465,28 +486,15 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         f"vLLM {s.version} on {who}" + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "") + f": {_verdict(p)}"
     ]
     lines += _under_load(plan)
-    lines += _to_run(plan)
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]
+    lines += _to_run(plan)
     lines += _sizes(p)
     if p.available_kv_gib is not None:
-        span = (
-            ""
-            if p.margin_gib is None or p.margin_gib[0] == p.margin_gib[1]
-            else f"  (claimed range {p.margin_gib[0]:.2f} to {p.margin_gib[1]:.2f})"
-        )
         lines += ["  the figures below describe the launch as asked, without the recommended changes"] * _differs(plan)
-        lines.append(
-            f"  per GPU  weights {p.weights_gib:.2f} · non-torch {p.non_torch_gib or 0:.2f} · activation "
-            f"{p.activation_gib:.2f} · graphs {p.cudagraph_gib:.2f} GiB"
-        )
-        lines.append(
-            f"  KV cache {p.available_kv_gib:.2f} GiB{span}; one request of {p.length} tokens needs "
-            f"{p.needed_kv_gib:.2f} GiB"
-            if p.pool is not None
-            else "  KV cache none: the model keeps nothing between steps, and vLLM takes no memory for it"
-        )
-        if p.kv_tokens is not None and p.concurrency is not None:
+        lines += _cache(p)
+        # The recommended launch's are told above; where it is the one that was asked, they are these.
+        if p.kv_tokens is not None and p.concurrency is not None and (_differs(plan) or not _to_run(plan)):
             lines.append(
                 f"           {p.kv_tokens:,} tokens, {p.concurrency:.2f} requests of {p.length} tokens at once"
                 + _of_ranks(p)
@@ -508,6 +516,8 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     if plan.hardware:
         lines += ["", "  cards that hold it as asked: " + ", ".join(f"{n} × {g.name}" for g, n, _ in plan.hardware[:8])]
     lines += _recommended(plan, explain=explain)
+    if not explain and p.available_kv_gib is not None:
+        lines += ["", _MORE]
     notes = [*plan.planner.notes, *s.notes]
     if notes:
         lines += ["", *(f"  note: {n}" for n in notes)]
