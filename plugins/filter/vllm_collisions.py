@@ -1,7 +1,17 @@
 """What two services of one host cannot share: a name, a port, a card of which each wants more than is left."""
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
+    sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
+
+from vllm_doctor.launch import devices  # noqa: E402
+from vllm_doctor.launch.command import parse_command  # noqa: E402
+from vllm_doctor.launch.unit_text import read_unit  # noqa: E402
 
 Unit = Mapping[str, Any]
 
@@ -16,10 +26,11 @@ def taken(
 ) -> list[dict[str, str]]:
     """List the ports and the GPU memory that a service of no entry holds and a listed one wants.
 
+    `unlisted` are what vllm_host says of services: which cards one has, and how much of each, stands in its unit.
     `anew` are the instances that this run starts: what runs beside it already has its memory. `cards` is how many the
     host has: with one, a service without a list of cards is on it, too.
     """
-    serving = [one for one in unlisted if one["active"]]
+    serving = [{**one, **_memory_of(one["unit"])} for one in unlisted if one["active"]]
     starting = [unit for unit in units if unit["instance"] in anew]
     holders = {str(one["url"]).rpartition(":")[2]: one["name"] for one in serving if one["url"]}
     ports = [
@@ -45,6 +56,19 @@ def taken(
     return [*ports, *memory]
 
 
+def _memory_of(unit: str) -> dict[str, Any]:
+    """Name the cards that a unit gives to vLLM, and how much of each vLLM may take, None where that is not set.
+
+    A unit that cannot be read says neither.
+    """
+    try:
+        read = read_unit(unit)
+    except ValueError:
+        return {"gpus": [], "memory": None}
+    cards = read.env.get(devices.NAME, "").split(",")
+    return {"gpus": [card for card in cards if card], "memory": _share({"arguments": parse_command(read.words).flags})}
+
+
 def _common(wanted: Sequence[str], held: Sequence[str], cards: int) -> str:
     """Name a card of both; without a list vLLM takes the first that it sees, which is known where there is one."""
     if wanted and held:
@@ -52,8 +76,8 @@ def _common(wanted: Sequence[str], held: Sequence[str], cards: int) -> str:
     return next(iter((*wanted, *held, "the host's only GPU")), "") if cards == 1 else ""
 
 
-def _both_fit(wanted: float | None, held: str) -> bool:
-    return wanted is not None and held != "" and wanted + float(held) <= 1
+def _both_fit(wanted: float | None, held: float | None) -> bool:
+    return wanted is not None and held is not None and wanted + held <= 1
 
 
 def _names(units: Sequence[Unit]) -> Iterator[dict[str, str]]:

@@ -12,8 +12,8 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
 from vllm_doctor.knowledge import parser  # noqa: E402
+from vllm_doctor.knowledge.version import is_release  # noqa: E402
 
-VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 PATH = re.compile(r"/[A-Za-z0-9_.~/-]*")
 # What vLLM itself guards where it has a key (vllm/entrypoints/serve/middleware/authenticate.py).
 GUARDED_BY_VLLM = ("/v1", "/v2", "/inference", "/cohere")
@@ -86,7 +86,7 @@ def _of_guard(unit: Mapping[str, Any]) -> list[dict[str, str]]:
         return []
     at, version = f"vllm@{unit['instance']}: ", unit["version"]
     found = []
-    if VERSION.fullmatch(version) and "middleware" not in parser.knows(version):
+    if is_release(version) and "middleware" not in parser.knows(version):
         needed = "--middleware, to guard the paths that the key of vLLM leaves open (/invocations, /tokenize, …)"
         found.append(_row(f"{at}vLLM {version} has no --middleware", needed, 'vllm_version: "0.32.0"'))
     for name in BESIDE:

@@ -12,6 +12,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
+from vllm_doctor.launch import unit_text  # noqa: E402
 
 HUB_TOKENS = {"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"}
 SECRET = re.compile(
@@ -19,7 +20,7 @@ SECRET = re.compile(
 )
 
 # systemd.exec(5), ProtectHome=: with these words the folders are empty for the service; with read-only they are there.
-HIDES = re.compile(r"^ProtectHome=(?:yes|true|on|1|tmpfs)$", re.MULTILINE)
+HIDES = {"yes", "true", "on", "1", "tmpfs"}
 HOME = re.compile(r"(?<![\w/.-])/(?:home|root|run/user)/[^\s\"'\\,}]+")
 
 
@@ -27,9 +28,9 @@ def hidden(units: Iterable[Mapping[str, Any]], rendered: Mapping[str, str]) -> l
     """List what a launch reads below the homes that its own unit hides, as {found, needed, do}."""
     found = []
     for unit in units:
-        settings, _, launch = rendered[unit["instance"]].partition("\nExecStart=")
-        path = HOME.search(launch)
-        if path and HIDES.search(f"{settings}\n{launch}"):
+        text = rendered[unit["instance"]]
+        path = HOME.search("\n".join(unit_text.read_unit(text).words))
+        if path and unit_text.values(text, "ProtectHome")[-1:] in [[word] for word in HIDES]:
             found.append(
                 _row(
                     f"{unit['name']}: {path[0]}, where the service sees nothing: its unit has ProtectHome=yes",

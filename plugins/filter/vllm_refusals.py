@@ -14,11 +14,11 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, versions  # noqa: E402
+from vllm_doctor.knowledge.version import is_release  # noqa: E402
 from vllm_doctor.preflight import report  # noqa: E402
 from vllm_doctor.preflight.locks import nearest_version  # noqa: E402
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
-VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 LOOPBACK = {"127.0.0.1", "localhost", "::1"}
 OWN_KEYS = {
     "name",
@@ -86,7 +86,7 @@ def _of_release(
     do = _with_lock(variables, locks)
     if place != "vllm_version":
         do = f"{place}: {do}"
-    if not VERSION.fullmatch(str(version)):
+    if not is_release(str(version)):
         return [_row(f"{place}: {version}", "an exact release, such as 0.32.0", do, report.RELEASE)]
     if wanted not in {build for _, build in builds} | {f"{known}+auto" for known, _ in builds}:
         needed = f"a hash lock; there is {', '.join(locks) or 'none'}"
@@ -146,7 +146,7 @@ def _of_unit(
     for name in sorted({*OWNED_ENVIRONMENT} & {*instance.get("environment", variables["environment"])}):
         place, owner = setting(unit, "environment"), OWNED_ENVIRONMENT[name]
         found.append(_row(f"{at}{place}: {name}", f"{owner}, which says the same", f"{place}: take {name} out"))
-    if VERSION.fullmatch(unit["version"]):
+    if is_release(unit["version"]):
         for name, value in unit["arguments"].items():
             shadows = name in extra and _owner(str(name), variables["arguments"])
             if complaint := None if shadows else parser.complaint(str(name), value, unit["version"]):

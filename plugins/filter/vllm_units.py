@@ -16,10 +16,10 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, templates  # noqa: E402
+from vllm_doctor.knowledge.version import is_release  # noqa: E402
 from vllm_doctor.preflight import report  # noqa: E402
 from vllm_doctor.preflight.records import Checked, Result  # noqa: E402
 
-VERSION = re.compile(r"\d+\.\d+\.\d+(\.post\d+)?")
 Said = Callable[[str], Any]  # a key's value for one service: its entry's, or the variable's
 # Our variables, and the names under which systemd hands their files over.
 TLS = {"ssl_certfile": "tls-certificate", "ssl_keyfile": "tls-key", "ssl_ca_certs": "tls-ca"}
@@ -47,7 +47,7 @@ def _unit(variables: Mapping[str, Any], settings: Mapping[str, Any], instance: M
         named = {str(variables["version"]): release, **(variables.get("releases") or {})}
         release = named.get(version, version)
         home = f"{variables['root']}/releases/{release}"
-    knows = parser.knows(version) if VERSION.fullmatch(version) else frozenset()
+    knows = parser.knows(version) if is_release(version) else frozenset()
     plan = variables["plan"] or {}
     arguments = {
         name.replace("_", "-"): instance.get(name, value)

@@ -68,17 +68,13 @@ services:
   description: >-
     For each service its C(instance), C(name), C(active), C(enabled), C(secrets_file) (empty for none), as C(now) and
     C(before) what was kept when it answered (release, digest, url, run; null where it never did), C(url) from there,
-    C(drifted), whether its unit or secrets are no longer those, C(gpus) and C(memory), the cards and the
-    gpu-memory-utilization that its unit names (none and empty where it names none), and C(files), what the role and the
-    doctor have laid down for it, its unit first.
+    C(drifted), whether its unit or secrets are no longer those, C(unit), the text of its unit (empty for none), and
+    C(files), what the role and the doctor have laid down for it, its unit first.
 """
 
 DRAINED = "vllm@.service.d/90-drained.conf"
 OURS = "# Rendered by role vllm"
 KEPT = ("release", "digest", "url", "run")
-# As templates/gpu/generic.service.j2 writes them.
-CARDS = re.compile(r"^Environment=.*\bCUDA_VISIBLE_DEVICES=([^\s\"]*)", re.MULTILINE)
-MEMORY = re.compile(r"--gpu-memory-utilization[ =]\"?([0-9]*\.?[0-9]+)")
 
 
 def kept(folder: Path) -> dict[str, str] | None:
@@ -120,19 +116,14 @@ def service(name: str, root: Path, units: Path, secrets: Path, state: dict[str, 
         "before": kept(folder / "before"),
         "url": now["url"] if now else "",
         "drifted": drifted(folder / "now", units / unit, file),
-        **memory_of(units / unit),
+        "unit": text(units / unit),
         "files": [str(path) for path in (units / unit, *drop_ins, file, folder) if path.exists()],
     }
 
 
-def memory_of(unit: Path) -> dict[str, object]:
-    """Name the cards that a unit of the role gives to vLLM, and how much of each vLLM may take."""
-    text = unit.read_text(encoding="utf-8", errors="replace") if unit.is_file() else ""
-    cards, memory = CARDS.search(text), MEMORY.search(text)
-    return {
-        "gpus": [card for card in cards[1].split(",") if card] if cards else [],
-        "memory": memory[1] if memory else "",
-    }
+def text(unit: Path) -> str:
+    """Return a unit as it lies there; the controller reads it."""
+    return unit.read_text(encoding="utf-8", errors="replace") if unit.is_file() else ""
 
 
 def drifted(kept_in: Path, unit: Path, secrets: Path) -> bool:

@@ -1,6 +1,5 @@
 """The units that templates render: composed as the role composes them (roles/vllm/filter_plugins/vllm_units.py)."""
 
-import shlex
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import jinja2
 
 from tests.roles.vllm.plugins import load
+from vllm_doctor.launch.unit_text import read_unit
 
 ROOT = Path(__file__).resolve().parents[2]
 BEHAVIOURS = sorted(p.name.removesuffix(".service.j2") for p in (ROOT / "templates/gpu").glob("*.service.j2"))
@@ -73,9 +73,8 @@ def _template() -> jinja2.Template:
 
 
 def command(text: str) -> list[str]:
-    """ExecStart's words. systemd's quotes are the shell's as far as they are used here (no $, no %)."""
-    start = text.index("ExecStart=") + len("ExecStart=")
-    return shlex.split(text[start : text.index("\n\n", start)].replace("\\\n", " "))
+    """ExecStart's words, as a service without variables gets them."""
+    return [word.replace("$$", "$") for word in read_unit(text).words]
 
 
 def arguments(text: str) -> dict[str, str]:
@@ -90,7 +89,4 @@ def arguments(text: str) -> dict[str, str]:
 
 def environment(text: str) -> dict[str, str]:
     """The variables that Environment= lines set."""
-    lines = [
-        line.removeprefix("Environment=").strip('"') for line in text.splitlines() if line.startswith("Environment=")
-    ]
-    return dict(line.split("=", 1) for line in lines)
+    return read_unit(text).env

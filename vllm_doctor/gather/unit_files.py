@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.launch import unit_text
 from vllm_doctor.records.host import Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
@@ -13,8 +14,7 @@ from vllm_doctor.redact.text import scrub
 
 _MOST_BYTES = 1 << 18
 _MOST_LINES = 4000
-_DIRECTIVE = re.compile(r"\s*(ExecStart|Environment)\s*=\s*(.*)")
-_OUTPUT = re.compile(r"\s*StandardOutput\s*=\s*(\S.{0,4095}?)\s*\Z")
+_OUTPUT = "StandardOutput"
 _OPTION = re.compile(r"([A-Za-z][\w-]{0,100})\s*:\s+(\S.{0,400}?)\s*(?:\s#.*)?")
 # The directive of a line of the file that vLLM's --config names.
 CONFIG = "--config"
@@ -35,7 +35,7 @@ def settings(unit: Unit) -> tuple[Setting, ...]:
 def output_path(unit: Unit) -> str:
     """The path of StandardOutput=append:PATH (file:, truncate:) as it is written, the last one; "" for none."""
     files = ((unit.fragment,) if unit.fragment else ()) + unit.drop_ins
-    said = [found[1] for path in files for line in _lines(path) if (found := _OUTPUT.match(line))]
+    said = [one.text for path in files for one in unit_text.pieces(_lines(path)) if one.directive == _OUTPUT]
     return said[-1].partition(":")[2] if said else ""
 
 
@@ -47,7 +47,9 @@ def is_rendered(unit: Unit) -> bool:
 def _config(found: list[Setting]) -> str:
     """The file that --config names, where it is a whole path; the last one counts."""
     words = (
-        " ".join(one.text for one in found if one.directive == "ExecStart").replace("--config=", "--config ").split()
+        " ".join(one.text for one in found if one.directive == unit_text.COMMAND)
+        .replace("--config=", "--config ")
+        .split()
     )
     named = [word.strip("\"'") for before, word in pairwise(words) if before == "--config"]
     return named[-1] if named and named[-1].startswith("/") else ""
@@ -70,18 +72,9 @@ def _lines(path: str, reader: str | None = None) -> list[str]:
 
 def _of_unit_file(path: str) -> Iterator[Setting]:
     """A line that ends with a backslash goes on in the next one, which is a setting's line of its own here."""
-    directive = ""
-    for number, line in enumerate(_lines(path), 1):
-        if line.lstrip().startswith(("#", ";")):
-            continue
-        found = _DIRECTIVE.match(line) if not directive else None
-        if found is not None:
-            directive = found[1]
-        if directive:
-            text = found[2] if found is not None else line.strip()
-            yield Setting(path, number, directive, _shown(text.removesuffix("\\").strip()))
-        if not line.endswith("\\"):
-            directive = ""
+    for piece in unit_text.pieces(_lines(path)):
+        if piece.directive in {unit_text.COMMAND, unit_text.ENVIRONMENT}:
+            yield Setting(path, piece.number, piece.directive, _shown(piece.text))
 
 
 def _shown(text: str) -> str:

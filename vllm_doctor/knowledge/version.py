@@ -77,6 +77,15 @@ def is_written(text: str) -> bool:
     return _WRITTEN.fullmatch(text) is not None
 
 
+# A release as its tag has it, without a candidate's or a development build's mark.
+_RELEASE = Pattern(r"\d{1,4}\.\d{1,4}\.\d{1,4}(?:\.post\d{1,4})?", re.ASCII)
+
+
+def is_release(text: str) -> bool:
+    """Is this a release's exact number, as an inventory pins one?"""
+    return _RELEASE.fullmatch(text) is not None
+
+
 def as_version(version: Version | str) -> Version:
     """The version itself, or the parsed text. Raises ValueError for a text that is no version."""
     if isinstance(version, Version):

@@ -68,9 +68,12 @@ def test_the_cpu_build_has_no_card_to_share() -> None:
 
 
 def remains(gpus: tuple[str, ...] = (), memory: str = "", *, active: bool = True) -> list[dict[str, Any]]:
-    """A service that the inventory no longer lists."""
-    url = "http://127.0.0.1:8000"
-    return [{"name": "vllm@old", "active": active, "url": url, "gpus": list(gpus), "memory": memory}]
+    """A service that the inventory no longer lists, with its unit as the template writes one."""
+    cards = f'Environment="CUDA_VISIBLE_DEVICES={",".join(gpus)}"\n' if gpus else ""
+    launch = "ExecStart=/opt/vllm/current/bin/vllm serve m \\\n  --port 8000"
+    launch += f" \\\n  --gpu-memory-utilization {memory}" if memory else ""
+    unit = f"[Service]\n{cards}{launch}\n\nRestart=always\n"
+    return [{"name": "vllm@old", "active": active, "url": "http://127.0.0.1:8000", "unit": unit}]
 
 
 def fought(unit: dict[str, Any], left: list[dict[str, Any]], cards: int = 2, *, anew: bool = True) -> list[str]:
@@ -115,3 +118,19 @@ def test_what_has_room_beside_a_service_without_an_entry_starts(
     unit: dict[str, Any], left: list[dict[str, Any]], cards: int
 ) -> None:
     assert fought(unit, left, cards) == []
+
+
+@pytest.mark.parametrize(
+    "words", ["--gpu-memory-util 0.5", "--gpu_memory_utilization=.5", "--gpu-memory-utilization '0.5'"]
+)
+def test_a_unit_that_somebody_wrote_by_hand_is_read_as_vllm_reads_its_launch(words: str) -> None:
+    (left,) = remains((A,), "0.5")
+    left["unit"] = left["unit"].replace("--gpu-memory-utilization 0.5", words)
+    assert fought(service("new", 1, (A,), 0.5), [left]) == []
+    assert fought(service("new", 1, (A,), 0.6), [left]) != []
+
+
+@pytest.mark.parametrize("unit", ["", "[Service]\nExecStart=/opt/vllm/bin/vllm serve 'm\n"])
+def test_a_unit_that_is_gone_or_cannot_be_read_names_no_card(unit: str) -> None:
+    (left,) = remains((A,), "0.5")
+    assert fought(service("new", 1, (A,), 0.6), [{**left, "unit": unit}]) == []

@@ -49,16 +49,9 @@ def test_its_files_are_its_own(host: Path) -> None:
     assert (told["active"], told["enabled"]) == (True, True)
 
 
-def test_a_units_cards_and_memory_are_read_as_the_template_writes_them(tmp_path: Path) -> None:
-    unit = tmp_path / "vllm@chat.service"
-    unit.write_text(
-        'Environment="CUDA_VISIBLE_DEVICES=GPU-1,GPU-2"\n'
-        "ExecStart=/bin/vllm serve m \\\n  --gpu-memory-utilization 0.45\n"
-    )
-    assert module.memory_of(unit) == {"gpus": ["GPU-1", "GPU-2"], "memory": "0.45"}
-    unit.write_text("ExecStart=/bin/vllm serve m\n")
-    assert module.memory_of(unit) == {"gpus": [], "memory": ""}
-    assert module.memory_of(tmp_path / "none") == {"gpus": [], "memory": ""}
+def test_a_unit_is_told_as_it_lies_there(host: Path) -> None:
+    for name, text in (("chat", RENDERED), ("gone", "")):
+        assert module.service(name, host, host / "units", host / "secrets", {})["unit"] == text
 
 
 def test_blocks_of_systemctl_are_told_apart() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.roles.vllm.plugins import REPO, load, said
 from tests.roles.vllm.test_units import judged
+from vllm_doctor.launch import unit_text
 
 models = load("plugins/filter/vllm_models.py")
 fetch = load("roles/vllm/files/fetch_model.py")
@@ -395,4 +396,5 @@ def test_what_a_launch_reads_in_homes_that_its_unit_hides_is_refused(protect: st
 
 
 def test_our_own_unit_hides_homes() -> None:
-    assert models.HIDES.search((REPO / "templates" / "vllm.service.j2").read_text())
+    template = (REPO / "templates" / "vllm.service.j2").read_text()
+    assert set(unit_text.values(template, "ProtectHome")) <= models.HIDES
