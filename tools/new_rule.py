@@ -21,6 +21,7 @@ REPO = Path(__file__).resolve().parent.parent
 # The catalogue's file for a message of a family, where it has no file of its own name.
 CATALOGUE = {"burst": "runtime", "pressure": "runtime", "prefix": "runtime", "live": "runtime", "container": "host"}
 TITLE = 70
+UNDER_LOAD = frozenset(phase for phase in Phase if phase.startswith(("runtime-", "prefix-")))
 SPAN = re.compile(r"(?:\d+(?:\.\d+)+(?:\.post\d+)?\.\.)?(?P<last>\d+(?:\.\d+)+(?:\.post\d+)?)")
 SOURCE = re.compile(r"(?!vllm/)[\w./-]+\.py")
 
@@ -53,16 +54,31 @@ WRITE: imperatives, the cheapest first.
 {source}
 """
 
-SCENARIOS = """---
-{prefix}-fires:
-  expect: finding
-  log: |
+# Where the message ends a start, and where it ends a server that was ready: the rule must be tried where it is met.
+IN_A_START = """\
     (APIServer pid=4100) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version {last}
     (APIServer pid=4100) Traceback (most recent call last):
     (APIServer pid=4100)   File "/opt/vllm/lib/python3.12/site-packages/vllm/{source}", line 100, in start
     (APIServer pid=4100)     raise {kind}(
     (APIServer pid=4100) {message}
+"""
+WHILE_SERVING = """\
+    (APIServer pid=4100) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version {last}
+    (APIServer pid=4100) INFO 03-14 09:01:00 [utils.py:233] non-default args: {{'model': 'example/model-8b'}}
+    (APIServer pid=4100) INFO:     Application startup complete.
+    (APIServer pid=4100) INFO:     10.0.0.7:50012 - "POST /v1/completions HTTP/1.1" 200 OK
+    (EngineCore pid=4242) ERROR 03-14 10:01:00 [core.py:1586] EngineCore encountered a fatal error.
+    (EngineCore pid=4242) ERROR 03-14 10:01:00 [core.py:1586] Traceback (most recent call last):
+    (EngineCore pid=4242) ERROR 03-14 10:01:00 [core.py:1586]   File "/opt/vllm/lib/python3.12/site-packages/vllm/{source}", line 100, in step
+    (EngineCore pid=4242) ERROR 03-14 10:01:00 [core.py:1586]     raise {kind}(
+    (EngineCore pid=4242) ERROR 03-14 10:01:00 [core.py:1586] {message}
+"""  # noqa: E501
 
+SCENARIOS = """---
+{prefix}-fires:
+  expect: finding
+  log: |
+{failure}
 {prefix}-near-miss:
   expect: not-here
   log: |
@@ -85,7 +101,7 @@ The rule is {code}. What is left, in this order:
 4. in tests/scenarios/{code}.yaml: a near miss that vLLM says; below `expect: finding` its `phase` and `changes`
 5. .venv/bin/pytest tests/meta/test_registry.py tests/scenarios tests/rules -k "{code} or {name}"
 6. .venv/bin/python tools/release.py add WHEEL   # the newest: the next release is compared with the new message
-7. make approve docs   # then read the diff"""
+7. .venv/bin/python -m tests.approved {code} media wordings && make docs   # then read the diff"""
 
 
 class RefusalError(Exception):
@@ -189,6 +205,8 @@ def arguments() -> argparse.ArgumentParser:
     )
     parser.add_argument("--source", required=True, help="the file in vLLM that writes it, v1/core/x.py")
     parser.add_argument("--refute", required=True, help="what would show that it is not this")
+    parser.add_argument("--serving", action="store_true", help="a server that was ready says it, while it serves; a "
+                        "phase of the load (runtime-…) says so by itself")  # fmt: skip
     return parser
 
 
@@ -240,13 +258,15 @@ def begin(given: argparse.Namespace, repo: Path) -> list[Path]:
     row = [given.code, given.name, given.box, given.cause, given.phase, "", "preview", given.title]
     fields = {**vars(given), "prefix": f"{given.code.lower()}-{given.name}", "kind": given.message.partition(":")[0],
               "last": given.version.rpartition("..")[2]}  # fmt: skip
+    said = WHILE_SERVING if given.serving or given.phase in UNDER_LOAD else IN_A_START
+    scenarios = SCENARIOS.format(**fields, failure=said.format(**fields))
     quoted = {**fields, "refute": json.dumps(given.refute, ensure_ascii=False)}  # a basic string of TOML is one of JSON
     wanted = {
         order: with_row(order.read_text(encoding="utf-8"), row, given.above),
         catalogue: with_message(catalogue.read_text(encoding="utf-8"), given),
         by_message: by_message.read_text(encoding="utf-8") + ROW.format(**quoted),
         page: PAGE.format(**fields),
-        repo / "tests" / "scenarios" / f"{given.code}.yaml": SCENARIOS.format(**fields),
+        repo / "tests" / "scenarios" / f"{given.code}.yaml": scenarios,
     }
     there = [path for path in wanted if path not in {order, by_message, catalogue} and path.exists()]
     if there:

@@ -3,6 +3,7 @@
 
     tools/release.py add vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl   # or a folder with it unpacked
     tools/release.py diff 0.32.0 0.33.0        # what is written down, compared
+    tools/release.py bodies OLD_WHEEL WHEEL    # the functions to read again, line by line
     tools/release.py spans                     # wordings that did not change reach the newest release
     tools/release.py history [--check]         # the files that the package reads
 
@@ -19,7 +20,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from releases import history, read, refusals, report, store
+from releases import cited, history, read, refusals, report, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -90,6 +91,17 @@ def diff(before: str, after: str) -> int:
             print(f"release: no data of {version}; needed: one of {', '.join(store.versions())}", file=sys.stderr)
             return 2
     tell(old, new or {}, None)
+    return 0
+
+
+def bodies(before: Path, after: Path) -> int:
+    """Print what changed in the functions that the planner was read from; 2 for what is no wheel of vLLM."""
+    try:
+        for line in cited.bodies(read_wheel(before), read_wheel(after)):
+            print(line)
+    except WheelError as problem:
+        print(f"release: {problem}", file=sys.stderr)
+        return 2
     return 0
 
 
@@ -225,6 +237,9 @@ def main(argv: list[str] | None = None) -> int:
     compared = commands.add_parser("diff", help="two releases that are written down")
     compared.add_argument("before")
     compared.add_argument("after")
+    read_again = commands.add_parser("bodies", help="the functions to read again, in two wheels or folders")
+    read_again.add_argument("before", type=Path)
+    read_again.add_argument("after", type=Path)
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
     commands.add_parser("history", help="write the files that the package reads").add_argument(
         "--check", action="store_true"
@@ -235,6 +250,8 @@ def main(argv: list[str] | None = None) -> int:
             return add(given.wheel)
         case "diff":
             return diff(given.before, given.after)
+        case "bodies":
+            return bodies(given.before, given.after)
         case "spans":
             return spans()
         case _:

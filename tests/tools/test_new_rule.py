@@ -132,6 +132,18 @@ def test_a_message_of_many_releases_has_its_span_and_the_scenario_its_last(check
     assert ".." not in scenarios
 
 
+@pytest.mark.parametrize("asked", [["--serving"], ["--phase", "runtime-prefill-burst"]])
+def test_a_message_of_a_server_that_serves_is_tried_on_one(checkout: Path, asked: list[str]) -> None:
+    assert new_rule.main([*words(), *asked], checkout) == 0
+    fires = (checkout / f"tests/scenarios/{code(checkout)}.yaml").read_text(encoding="utf-8").partition("near-miss")[0]
+    assert "Application startup complete" in fires.partition("ValueError: KV cache scales")[0]
+    if asked == ["--serving"]:
+        page = checkout / f"vllm_doctor/rules/launch/{code(checkout).lower()}_kv_scales_missing.md"
+        page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
+        green = played(checkout)
+        assert green.returncode == 0, green.stdout
+
+
 def test_it_prints_the_code_and_the_commands_that_are_left(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert new_rule.main(words(), checkout) == 0
     said = capsys.readouterr().out

@@ -650,6 +650,18 @@ class ModelConfig:
         assert "vllm/config/cache.py ModelConfig.verify: --max-num-seqs and --port cannot be used together" in said
         assert "gone: free-below-wanted" not in said
 
+    def test_the_lines_of_a_function_to_read_again_are_shown(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        (tmp_path / "new").mkdir()
+        old, new = wheel(tmp_path), wheel(tmp_path / "new", "0.100.0", limit=16384)
+        assert release.main(["bodies", str(old), str(new)]) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert shown[0] == "--- 0.99.0 vllm/engine/arg_utils.py::EngineArgs.get_batch_defaults"
+        assert [line for line in shown[2:] if line[0] in "+-"] == ["-        return 8192", "+        return 16384"]
+        assert release.main(["bodies", str(old), str(tmp_path / "none")]) == 2
+        assert capsys.readouterr().err.startswith("release: ")
+
     def test_a_message_that_left_is_said(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         added(tmp_path, wheel(tmp_path))
         assert added(tmp_path, wheel(tmp_path, "0.100.0", more={"vllm/v1/worker/utils.py": "pass\n"})) == 0
@@ -853,7 +865,7 @@ def test_the_worked_example_of_contributing_can_be_played(tmp_path: Path, capsys
     """Every command of it is one that the tool has, and what it prints has the headings that the example shows."""
     example = CONTRIBUTING.partition("## A release of vLLM")[2].partition("\n## ")[0]
     commands = re.findall(r"tools/release\.py (\w+)", example, re.MULTILINE)
-    assert commands == ["add", "spans", "diff"]
+    assert commands == ["add", "spans", "diff", "bodies"]
     added(tmp_path, wheel(tmp_path))
     capsys.readouterr()
     assert added(tmp_path, wheel(tmp_path, "0.100.0", limit=16384)) == 0

@@ -7,6 +7,7 @@ computation does, and not with a layout or a Python version.
 from __future__ import annotations
 
 import ast
+import difflib
 import hashlib
 import json
 import re
@@ -33,6 +34,21 @@ def read(wheel: Wheel) -> dict[str, dict[str, str]]:
         if found is not None:
             made[name] = {"as": _hash(found[1])} | ({"in": found[0]} if found[0] != path else {})
     return made
+
+
+def bodies(before: Wheel, after: Wheel) -> Iterator[str]:
+    """A diff of each cited function that does something else in the newer one: what a person must read."""
+    for name in sorted(table()):
+        path, _, inside = name.partition("::")
+        old, new = _find(before, path, inside), _find(after, path, inside)
+        if old is None or new is None or _hash(old[1]) == _hash(new[1]):
+            continue
+        heads = (f"{before.version} {old[0]}::{inside}", f"{after.version} {new[0]}::{inside}")
+        yield from difflib.unified_diff(_lines(before, *old), _lines(after, *new), *heads, lineterm="")
+
+
+def _lines(wheel: Wheel, path: str, node: Cited) -> list[str]:
+    return (ast.get_source_segment(wheel.files[path], node) or "").splitlines()
 
 
 def _find(wheel: Wheel, path: str, inside: str) -> tuple[str, Cited] | None:

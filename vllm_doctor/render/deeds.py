@@ -37,6 +37,7 @@ _DEEDS = {
     "client-retry": "let the client send it again",
     "wsl": "run vLLM under WSL, or on Linux",
     "guard": "put a guard in front of the server",
+    "kv-transfer": "repair the KV transfer",
     "host": "look at the host",
     "host-port": "free the host's port, or publish another",
     "hub-access": "restore access to the model's files",

@@ -60,7 +60,7 @@ def because(finding: Finding) -> str:
         return visible(f"{told}: {how}{figure(lacks.value)} {lacks.unit} too little", 300)
     if sums:
         return visible(", ".join(_figured(one) for one in sums[:3]), 300)
-    return next((visible(decisive(e.excerpt), 200) for e in finding.evidence), "") or "see the evidence"
+    return next((visible(decisive(e.excerpt), 600) for e in finding.evidence), "") or "see the evidence"
 
 
 def _figured(one: Arithmetic) -> str:
