@@ -198,3 +198,72 @@ def test_the_runner_follows_the_architecture_s_name_where_nothing_is_asked(name,
 )
 def test_checkpoints_that_a_release_has_no_method_for_any_more(stored, version, flags):
     assert refused({**LLAMA_8B, "quantization_config": stored}, "", version) == flags
+
+
+def packed(**more):
+    weights = {"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128, **more.pop("weights", {})}
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    config = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": groups, **more}
+    return {**LLAMA_8B, "quantization_config": config}
+
+
+FP8_CACHE = {"num_bits": 8, "type": "float", "strategy": "tensor", "symmetric": True}
+FP8 = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
+MODELOPT = {**LLAMA_8B, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}}
+MIXED = {**LLAMA_8B, "quantization_config": {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION"}}
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "told"),
+    [
+        (FP8, "0.11.0", True),
+        (FP8, "0.33.0", True),
+        (MODELOPT, "0.19.1", True),
+        (MIXED, "0.33.0", False),  # asks what its cache is
+        (packed(), "0.22.1", True),
+        (packed(), "0.25.1", False),
+        (packed(kv_cache_scheme=FP8_CACHE), "0.25.1", True),
+        (LLAMA_8B, "0.25.1", False),
+        (GPTQ, "0.25.1", False),
+    ],
+)
+def test_a_method_that_scales_the_cache_itself_takes_no_e5m2(config, version, told):
+    assert ("--kv-cache-dtype" in refused(config, "--kv-cache-dtype fp8_e5m2", version)) == told
+    assert "--kv-cache-dtype" not in refused(config, "--kv-cache-dtype fp8_e4m3", version)
+
+
+SPARSE = {"format": "sparse-24-bitmask", "targets": ["Linear"], "ignore": []}
+
+
+@pytest.mark.parametrize(
+    ("config", "first", "last"),
+    [
+        (packed(weights={"actorder": "group"}), "0.30.0", "0.29.0"),
+        (packed(sparsity_config=SPARSE), "0.22.0", "0.19.1"),
+    ],
+)
+def test_what_compressed_tensors_no_longer_serves_is_refused_from_the_release_that_drops_it(config, first, last):
+    assert "quantization_config" in refused(config, "", first)
+    assert "quantization_config" not in refused(config, "", last)
+
+
+def test_a_sparsity_that_names_nothing_and_static_order_are_served():
+    plain = packed(weights={"actorder": "static"}, sparsity_config={**SPARSE, "format": "dense", "targets": []})
+    assert refused(plain, "", "0.33.0") == []
+
+
+@pytest.mark.parametrize(("version", "told"), [("0.15.0", False), ("0.25.1", False), ("0.14.1", True)])
+def test_the_checkpoints_own_method_replaces_any_name_of_auto_round(version, told):
+    config = {"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}
+    assert ("--quantization" in refused({**LLAMA_8B, "quantization_config": config}, "-q auto_round", version)) == told
+    assert "--quantization" in refused(LLAMA_8B, "-q auto_round", version)
+
+
+SINKS = {**LLAMA_8B, "model_type": "gpt_oss", "architectures": ["GptOssForCausalLM"]}
+
+
+def test_a_backend_without_sinks_is_refused_for_a_model_that_has_them():
+    assert "--attention-backend" in refused(SINKS, "--attention-backend FLEX_ATTENTION", "0.19.1")
+    assert "--attention-backend" in refused(SINKS, "--attention-backend TREE_ATTN", "0.19.1")
+    assert "--attention-backend" not in refused(SINKS, "--attention-backend TRITON_ATTN", "0.19.1")
+    assert "--attention-backend" not in refused(LLAMA_8B, "--attention-backend TREE_ATTN", "0.19.1")

@@ -98,3 +98,35 @@ def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version
 )
 def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):
     assert refused(config, flags, version) == []
+
+
+DELTA = {**LLAMA_8B, "model_type": "qwen3_5_text", "num_nextn_predict_layers": 1}
+GLM = {**LLAMA_8B, "model_type": "glm4_moe", "num_nextn_predict_layers": 1}
+MTP = '--speculative-config {"method":"mtp","num_speculative_tokens":1}'
+STAGES = "--pipeline-parallel-size"
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (DELTA, f"{MTP} {STAGES} 2", "0.19.1", True),
+        (DELTA, f"{MTP} {STAGES} 2", "0.29.0", True),
+        (DELTA, f"{MTP} {STAGES} 2", "0.30.0", False),  # the drafter has one stage
+        (GLM, f"{MTP} {STAGES} 2", "0.28.0", True),
+        (GLM, f"{MTP} {STAGES} 2", "0.33.0", False),
+        (DELTA, f"{STAGES} 2", "0.19.1", False),
+        (DELTA, MTP, "0.19.1", False),
+        ({**DELTA, "model_type": "nemotron_h"}, f"{MTP} {STAGES} 2", "0.19.1", False),  # its drafter has stages
+        ({**DELTA, "model_type": "strange"}, f"{MTP} {STAGES} 2", "0.19.1", False),
+    ],
+)
+def test_a_drafter_of_the_models_own_layers_is_asked_for_stages_too(config, flags, version, told):
+    assert any(flag == STAGES and "MTP" in needed for flag, needed in refused(config, flags, version)) == told
+
+
+def test_each_drafter_of_the_table_is_a_class_of_some_release():
+    from vllm_doctor.knowledge.history import history
+    from vllm_doctor.plan.launch.drafting import _classes
+
+    table = history("traits", "traits")
+    assert [name for name in _classes().values() if name not in table.names()] == []

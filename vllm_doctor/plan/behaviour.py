@@ -149,6 +149,12 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     flashinfer_sinks_on_blackwell: bool
     flashinfer_wide_heads: bool
     flashinfer_from_ampere: bool
+    drafter_has_stages: bool
+    auto_round_as_inc: bool
+    refuses_e5m2_of_scales: bool
+    refuses_e5m2_of_packed: bool
+    refuses_ordered_groups: bool
+    refuses_sparse_checkpoints: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
 
-from vllm_doctor.knowledge.versions import Engine
+from vllm_doctor.knowledge.traits import lacks
+from vllm_doctor.knowledge.versions import Engine, Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags
@@ -49,12 +53,21 @@ _AHEAD = frozenset({"eagle", "eagle3", "extract_hidden_states", "mtp", "dflash",
 _BEYOND = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 
 
+@cache
+def _classes() -> Mapping[str, str]:
+    """Model type → the class that drafts with its layers of multi-token prediction (config/speculative.py
+    hf_config_override, read in 0.11.0, 0.19.1, 0.28.0 and 0.33.0)."""
+    told: Mapping[str, str] = json.loads(Path(__file__).with_name("mtp_classes.json").read_text(encoding="utf-8"))
+    return told
+
+
 def refused(  # noqa: PLR0917
     flags: Flags,
     a: Architecture,
     method: str | None,
     drafts: int,
     step: int,
+    version: Version,
     does: Behaviour,
     *,
     engine: Engine,
@@ -67,6 +80,10 @@ def refused(  # noqa: PLR0917
     if engine == "V0" and stages > 1 and does.drafts_in_one_stage:
         yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
     own = flags.object("speculative-config").get("model") is None
+    drafter = _classes().get(a.model_type, "")
+    without_stages = does.drafter_has_stages and lacks(drafter, "supports_pp", version)
+    if engine == "V1" and stages > 1 and method == "mtp" and own and without_stages:
+        yield Refusal("--pipeline-parallel-size", str(stages), f"1: vLLM {version} makes no stages of {drafter}")
     if method == "mtp" and own and not a.mtp_layers and a.model_type in _NO_MTP and does.names_unknown_methods:
         yield Refusal(
             "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"

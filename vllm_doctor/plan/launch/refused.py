@@ -56,6 +56,7 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
     kind."""
     yield from _ranks(flags, a, par, does)
     yield from _quantized(flags, a, does)
+    yield from _compressed(a, does)
     yield from _cache(flags, a, length, does)
     if does.checks_lora_slots and flags.on("enable-lora", default=False):
         loras, held = flags.int("max-loras", 1, 1, 10_000), flags.int("max-cpu-loras", 0, 0, 10**6)
@@ -134,6 +135,37 @@ def _quantized(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refus
         )
 
 
+def _scales_cache(a: Architecture, does: Behaviour) -> str:
+    """The checkpoint's method, where it has a method for the cache as well (BaseKVCacheMethod); empty otherwise."""
+    config = a.quantization
+    if config is None or a.mla is not None or not does.refuses_e5m2_of_scales:
+        return ""  # of latents some methods scale none
+    method = config.text("quant_method").lower()
+    if method == "compressed-tensors":
+        own = config.section("kv_cache_scheme") is not None
+        return method if own or does.refuses_e5m2_of_packed else ""
+    mixed = "MIXED" in config.text("quant_algo").upper()  # asks what its cache is, which may stand in another file
+    return method if method == "fp8" or (method.startswith("modelopt") and not mixed) else ""
+
+
+def _compressed(a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+    """What compressed-tensors no longer serves."""
+    config = a.quantization
+    if config is None or config.text("quant_method").lower().replace("_", "-") != "compressed-tensors":
+        return
+    sparse = config.section("sparsity_config")
+    if does.refuses_sparse_checkpoints and sparse is not None and sparse.texts("targets"):
+        yield Refusal("quantization_config", "a sparsity_config", "a checkpoint without one: it is no longer served")
+    groups = config.section("config_groups")
+    for key in groups.values if groups is not None and does.refuses_ordered_groups else ():
+        group = groups.section(key) if groups is not None else None
+        weights = group.section("weights") if group is not None else None
+        order = str(weights.values.get("actorder")).lower() if weights is not None else ""
+        if order in {"group", "dynamic"}:
+            yield Refusal("quantization_config", f"actorder {order}", "a checkpoint with actorder static, or with none")
+            return
+
+
 def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Iterator[Refusal]:
     block, caches = flags.int("mamba-block-size", 0), flags.on("enable-prefix-caching", default=True)
     if does.checks_state_block and block and block != length and not caches:
@@ -144,6 +176,8 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
     layout = flags.text("kv-cache-dtype") or "auto"
     if a.mla is None and layout.endswith("_ds_mla"):
         yield Refusal("--kv-cache-dtype", layout, "a layout for keys and values: this is one of latent attention (MLA)")
+    if layout == "fp8_e5m2" and (scaled := _scales_cache(a, does)):
+        yield Refusal("--kv-cache-dtype", layout, f"fp8 or auto: {scaled} scales the cache itself, in fp8_e4m3")
     if does.refuses_nvfp4_latents and a.mla is not None and layout in {"nvfp4", "nvfp4_4over6"}:
         yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: latent attention (MLA) has no such layout")
     transfer = flags.object("kv-transfer-config")

@@ -177,7 +177,8 @@ def resolve(  # noqa: PLR0917
     """All settings of a launch; `draft_model` is the drafter's architecture, where it is a model of its own. Raises
     SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
     flags, env = Flags(line), _read(line.env, version)
-    refusals, notes, does = list(line.refusals), list(line.notes), behaviour(version)
+    notes, does = list(line.notes), behaviour(version)
+    refusals = [one for one in line.refusals if not _overridden(one, arch, does)]
     pooling, quant = _pools(flags, arch), flags.text("quantization")
     gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
     method, draft = _speculative(flags, arch)
@@ -245,7 +246,7 @@ def resolve(  # noqa: PLR0917
     mm = flags.object("limit-mm-per-prompt")
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and _v2(version, env, arch, quantized)
-    refusals += drafting.refused(flags, arch, method, draft, batched, does, engine=which, stages=par.pp, v2=v2)
+    refusals += drafting.refused(flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2)
     refusals += joint.refusals(
         flags.values,
         version,
@@ -336,6 +337,13 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _overridden(refusal: Refusal, arch: Architecture, does: Behaviour) -> bool:
+    """Does the checkpoint's own method replace the name that --quantization has, whichever that is?"""
+    config = arch.quantization
+    stored = config.text("quant_method") if config is not None else ""
+    return refusal.flag == "--quantization" and stored == "auto-round" and does.auto_round_as_inc
 
 
 def _gguf(model: str, does: Behaviour) -> str | None:

@@ -153,6 +153,11 @@ def _schemes(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
             return
 
 
+# Backends that a model without latents may be asked to run on and that take no sinks (v1/attention/backend.py
+# supports_sink, which they leave as it is: read in 0.11.1, 0.19.1, 0.28.0 and 0.33.0).
+_WITHOUT_SINKS = frozenset({"FLEX_ATTENTION", "XFORMERS", "TREE_ATTN", "TORCH_SDPA"})
+
+
 def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]:
     """A backend that is asked for and does not take the model, the cache or the block."""
     name = (s.backend or "").upper()
@@ -166,8 +171,8 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
     if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has none")
     hopper = 9.0 <= capability < 12.0
-    sinks = {"FLASH_ATTN": hopper, "FLASHINFER": _flashinfer_sinks(s, capability), "FLEX_ATTENTION": False}
-    if a.model_type == "gpt_oss" and not sinks.get(name, True):
+    sinks = {"FLASH_ATTN": hopper, "FLASHINFER": _flashinfer_sinks(s, capability)}
+    if a.model_type == "gpt_oss" and not sinks.get(name, name not in _WITHOUT_SINKS):
         yield Refusal("--attention-backend", name, "another backend: it takes no attention sinks on this card")
     if name == "FLASHINFER" and not _head_sizes(a) <= _flashinfer_heads(s):
         yield Refusal("--attention-backend", name, "another backend: it has no kernel for heads of this size")
