@@ -10,7 +10,6 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.library import raised_by_hand
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -35,9 +34,8 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=severity(case, fault),
-        # Who raises it himself, with a sentence, holds what was given to be wrong: a checkpoint, a setting. Code of
-        # Transformers is of no build of vLLM.
-        confidence=Confidence.LIKELY if raised_by_hand(fault) or own_code is not None else Confidence.CONFIRMED,
+        # Two shapes tell that something does not fit, not what: the code, the checkpoint, an adapter, a split.
+        confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(
             *_drafts(case, fault),

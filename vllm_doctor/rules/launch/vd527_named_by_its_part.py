@@ -17,9 +17,10 @@ from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.mentioned import mentioned
+from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
-from vllm_doctor.rules.remedies.sentence import first_words, problem
+from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
 from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
@@ -66,9 +67,13 @@ def judge(case: Case) -> Outcome:
             layer=part.id if part is not None else "",
             then=part.next if part is not None else "",
         )
-    broken = part.broken if part is not None and unforeseen(root) else ""
+    broken = _broken(case, root, part)
     refuses = _refused(case, root, part) if part is not None else ""
-    title = answer.title if answer is not None else (component(case, root) if not root.ids else "") or broken or refuses
+    stated = problem(case, root, part, definite=True) if refuses and part is not None else ""
+    substitute = component(case, root) if not root.ids else ""
+    title = (
+        answer.title if answer is not None else (stated and substitute and stated) or substitute or broken or refuses
+    )
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
     if part.id != "requests" and case.run.client is not None:
@@ -76,17 +81,31 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=title,
-        detail=first_words(case, root) if title in {broken, refuses} else "",
+        detail=first_words(case, root) if title in {broken, refuses, stated} else "",
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
         changes=_of_refusal(case, root, part)
-        if title == refuses
-        else first_of_each((*_asked(case, root, part), *cures(case, root, part))),
+        if title == refuses and not substitute
+        else first_of_each(
+            (*_of_state(case, root, title == broken), *_asked(case, root, part), *cures(case, root, part))
+        ),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,
         then=part.next,
     )
+
+
+def _broken(case: Case, root: Fault, part: Layer | None) -> str:
+    """The problem where nobody wrote a sentence: what Python or torch said, else that this part's own code failed."""
+    if root.ids or part is None:
+        return ""
+    told = own_words(case, root, part)
+    return told or (part.broken if unforeseen(root) else "")
+
+
+def _of_state(case: Case, root: Fault, told: bool) -> tuple[Change, ...]:
+    return changes_of_state(case, root) if told else ()
 
 
 def _asked(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
@@ -100,7 +119,7 @@ def _refused(case: Case, root: Fault, part: Layer) -> str:
     if not _refuses(case, root, part):
         return ""
     vague = part.refuses or (part.library if called_library(root) is not None else "")
-    return problem(case, root, part) or vague
+    return problem(case, root, part) or (begins(case, root, part.voice) if vague else "") or vague
 
 
 def _refuses(case: Case, root: Fault, part: Layer) -> bool:

@@ -12,10 +12,12 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.client_input import check_of_request, other_input
+from vllm_doctor.rules.remedies.client_input import check_of_request, other_input, refused_field
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
+from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, packages
+from vllm_doctor.rules.remedies.sentence import begins
 from vllm_doctor.rules.say import finding
 
 
@@ -57,13 +59,18 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
         return answer.title
     if lacks := packages(case, fault):
         return f"A request needs the package {lacks[0].after or lacks[0].name}, which is not installed"
+    if told := own_words(case, fault, part):
+        return told
     if part is not None and part.broken and unforeseen(fault):
         return part.broken
     message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""
     told = excerpt.said(message.splitlines()[0]) if message else ""
+    if field := refused_field(case, fault):
+        return f"A request is refused for its field {field}"
     if (not told or HIDDEN in told) and (check := check_of_request(case, fault, part)):
         return f"A request is refused by vLLM's own check: {check}"
-    return f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
+    whole = f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
+    return (len(whole) > excerpt.TITLE and begins(case, fault, "A request failed")) or whole
 
 
 RULE = rule("VD529", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

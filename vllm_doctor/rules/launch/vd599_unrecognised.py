@@ -1,5 +1,6 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
+from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence
@@ -12,6 +13,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.refusal import by_place
+from vllm_doctor.rules.remedies.sentence import begins
 from vllm_doctor.rules.say import finding
 
 
@@ -26,9 +28,12 @@ def judge(case: Case) -> Outcome:
     if root.ids & EXHAUSTED:
         return NotHere("the first failure is exhausted GPU memory")
     part = layer(case, root)
+    title = _title(case, root, part.name if part is not None else "")
+    short = begins(case, root, _speaker(root, part)) if len(title) > excerpt.TITLE else ""
     return finding(
         RULE,
-        title=_title(case, root, part.name if part is not None else ""),
+        title=short or title,
+        detail=title if short else "",
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
@@ -41,6 +46,13 @@ def judge(case: Case) -> Outcome:
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
     )
+
+
+def _speaker(root: Fault, part: Layer | None) -> str:
+    """Who said it: the part, else the exception's class."""
+    if part is not None and part.voice:
+        return part.voice
+    return root.crash.root.kind if root.crash is not None else ""
 
 
 def _once(*changes: Change | None) -> tuple[Change, ...]:

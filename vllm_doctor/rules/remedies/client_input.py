@@ -2,6 +2,7 @@
 
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -13,6 +14,8 @@ from vllm_doctor.rules.say import thing
 JUDGED = frozenset({"requests", "sampling", "multimodal", "tool-parser", "structured-output"})
 # What code raises about a value; the others tell of its own state.
 _OF_VALUES = frozenset({"ValueError", "VLLMValidationError", "ValidationError"})
+# A sentence names its field before it quotes anything.
+_READ = 120
 _WHY = "the server works: the message says which field or value of the request it does not take"
 _FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
 
@@ -20,6 +23,16 @@ _FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
 def other_input() -> Change:
     """The request, as the server's own description of its fields has it."""
     return thing(ChangeKind.OS, "client-input", Direction.REPAIR, _WHY, command=_FIELDS)
+
+
+def refused_field(case: Case, fault: Fault) -> str:
+    """The field of a request that vLLM's own sentence is about. Its name is of a closed list, and no client's text; the
+    sentence itself may quote one, and is hidden."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind not in _OF_VALUES or not raised_by_hand(fault) or not refused_by_vllm(case, fault):
+        return ""
+    found = read("request-field", root.message[:_READ])
+    return next(iter(found.values()), "") if found is not None else ""
 
 
 def check_of_request(case: Case, fault: Fault, part: Layer | None) -> str:

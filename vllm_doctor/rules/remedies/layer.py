@@ -24,6 +24,8 @@ _DEFECTS = frozenset(
     {"AssertionError", "IndexError", "AttributeError", "UnboundLocalError", "KeyError", "TypeError", "NameError"}
     | {"ZeroDivisionError", "StopIteration", "RecursionError", "InvalidStateError"}
 )
+# Raised by hand they still hold a key or a number, and no sentence.
+_OF_TABLES = frozenset({"KeyError", "IndexError", "StopIteration"})
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 # What is not there at all is missing in eager mode too.
 _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
@@ -178,7 +180,10 @@ def unforeseen(fault: Fault) -> bool:
     root = fault.crash.root if fault.crash is not None else None
     if root is None or not _defect(fault):
         return False
-    return root.kind != "AssertionError" or not root.message.strip()
+    if not root.message.strip():
+        return True
+    foreseen = root.kind == "AssertionError" or (library.raised_by_hand(fault) and root.kind not in _OF_TABLES)
+    return not foreseen
 
 
 def _in(part: Layer, fault: Fault) -> bool:

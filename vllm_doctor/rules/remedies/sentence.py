@@ -9,6 +9,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read
 from vllm_doctor.records import excerpt
 from vllm_doctor.redact.raised import exception_words
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 
 # Each shape of a refusal by its id in the catalogue, the more definite first, and how the problem is said.
@@ -16,13 +17,14 @@ _SHAPES = (
     ("refuses-all-but", "{part} supports only {what}"),
     ("refuses-all-but-before", "{part} supports only {what}"),
     ("refuses-all-but-after", "{part} supports only {what}"),
-    ("refuses-unsupported", "{part} does not support {what}"),
+    # what stands before the verb is what is refused; "not supported for" is followed by whom it is refused to
     ("refuses-unsupported-before", "{part} does not support {what}"),
+    ("refuses-unsupported", "{part} does not support {what}"),
     ("refuses-unknown", "{part} does not know this {what}"),
+    ("refuses-invalid", "{part} does not take this {what}"),
     ("refuses-absent", "{part} does not find {what}"),
     ("refuses-division", "{part} cannot divide {what}"),
     ("refuses-required", "{part} requires {what}"),
-    ("refuses-value", "{part} does not take the given {what}"),
     ("refuses-without", "{part} requires {what}"),
 )
 # Those that name a thing, and not a value of it.
@@ -40,10 +42,14 @@ _OPENING = frozenset(
     {"the", "a", "an", "this", "that", "any", "all", "both", "but", "because", "since", "where", "when", "if", "for"}
     | {"each", "every"}
 )
+# Words after which a sentence goes on: none of them ends a title.
+_GOES_ON = frozenset({"and", "or", "of", "for", "with", "to", "in", "on", "the", "a", "an", "that", "is", "are", "as"})
 # Two sizes or types that do not agree: the figures stand in the line that is quoted, and the title names the kind.
 _MIXED = "{part} got sizes or types that do not agree"
 # How short what was read may be, and how many words of it a title holds.
 _LEAST, _WORDS = 3, 6
+# How short a quoted sentence may be.
+_SHORTEST = 12
 
 
 def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) -> str:
@@ -61,8 +67,36 @@ def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) ->
         what = _plain(found["what"]) if found is not None else ""
         if len(what) >= _LEAST and what.lower() not in _BARE:
             return _at_a_word(title.format(part=part.voice, what=what))
-    mixed = not definite and read("refuses-mixed", first) is not None
-    return _MIXED.format(part=part.voice) if mixed else ""
+    if definite:
+        return ""
+    # What a value must be, and which two do not agree, the sentence itself says best.
+    value = read("refuses-value", first) is not None
+    mixed = read("refuses-mixed", first) is not None
+    told = begins(case, fault, part.voice) if value or mixed else ""
+    return told or (_MIXED.format(part=part.voice) if mixed else "")
+
+
+def begins(case: Case, fault: Fault, by: str) -> str:
+    """Who said it, and how the sentence begins: where its shape is none of those, it still says more than its part."""
+    words = first_words(case, fault).partition(HIDDEN)[0].rstrip(" .:;,('\"`=")
+    if not by or len(words) < _SHORTEST:
+        return ""
+    whole = f"{by}: {words}"
+    if len(whole) <= excerpt.TITLE:
+        return whole
+    return words if len(words) <= excerpt.TITLE else _begun(by, words)
+
+
+def _begun(by: str, words: str) -> str:
+    """As much of a sentence as a title holds beside who said it: up to a clause's end, else to a word's."""
+    room = excerpt.TITLE - len(by) - len(": ")
+    ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= _SHORTEST]
+    if ends:
+        return f"{by}: {words[: max(ends)]}"
+    kept = words[: room - len(" …")].split(" ")[:-1]
+    while kept and kept[-1].lower() in _GOES_ON:
+        kept = kept[:-1]
+    return f"{by}: {' '.join(kept)} …"
 
 
 def first_words(case: Case, fault: Fault) -> str:
@@ -79,7 +113,10 @@ def _plain(what: str) -> str:
     words = what.replace("`", "").replace('"', "").replace("'", "").split()
     while words and words[0].lower() in _OPENING:
         words = words[1:]
-    return " ".join(words[:_WORDS]).strip(" .,:;-")
+    kept = words[:_WORDS]
+    while kept and kept[-1].lower() in _GOES_ON:
+        kept = kept[:-1]
+    return " ".join(kept).strip(" .,:;-")
 
 
 def _at_a_word(title: str) -> str:

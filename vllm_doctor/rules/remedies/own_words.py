@@ -1,0 +1,130 @@
+"""What Python and torch say by themselves where code meets a state that it was not written for, as a problem.
+
+Nobody wrote a sentence for such a failure, so its part alone ("the worker's step failed") says less than the exception
+does. The words are those that a finding may show: what a client sent is hidden there, and no title is made of it.
+"""
+
+from math import gcd
+
+from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read
+from vllm_doctor.records import excerpt
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.redact.shapes import HIDDEN
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.sentence import first_words
+from vllm_doctor.rules.say import set_flag
+
+# Each by its id in the catalogue, with the titles that it may have, the fullest first: the first that fits is taken.
+_STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("torch-devices-meet", ("Tensors on {a} and {b} meet in one operation",)),
+    ("torch-types-meet", ("Tensors of {a} and {b} meet in one operation",)),
+    ("torch-not-implemented", ("torch has no {what} for {b} on this device", "torch has no such operation for {b}")),
+    ("torch-no-operator", ("This build has no {what} for the {b} backend", "This build lacks an operator for {b}")),
+    ("torch-not-finite", ("The model's output holds inf or NaN, and no token can be drawn",)),
+    ("torch-dimension", ("{part} gets a tensor with fewer dimensions than it reads",)),
+    ("torch-in-capture", ("{part} does what a graph's capture does not allow",)),
+    ("numpy-sizes", ("{part} puts {a} values where {b} fit", "{part} puts values where another number fits")),
+    ("not-divided-over-ranks", ("{a} of the model's parts cannot be split over {b} ranks",)),
+    ("python-none-attribute", ("{part} gets None where it reads .{what}", "A value is None where .{what} is read")),
+    ("python-attribute", ("{part} reads .{what}, which {owner} lacks", "{owner} has no attribute {what}")),
+    ("python-keyword", ("{what}() does not take the argument {key}", "A function does not take the argument {key}")),
+    ("python-argument-missing", ("{what}() is called without its argument {key}", "A call lacks the argument {key}")),
+    ("python-argument-twice", ("{what}() gets its argument {key} twice", "A call gives the argument {key} twice")),
+    (
+        "python-argument-count",
+        ("{what}() takes {a} arguments, not {b}", "A call takes {a} arguments, not {b}"),
+    ),
+    ("python-none-value", ("{part} gets None where it needs a value",)),
+    ("python-not-json", ("A value of type {what} cannot be written as JSON",)),
+    ("python-not-pickled", ("{what} cannot be sent to another process", "A value cannot be sent to another process")),
+    ("python-types", ("{part} gets values of {a} and {b} where one type is needed",)),
+    ("python-key", ("{part} finds no entry {what}", "There is no entry {what}")),
+    ("python-division", ("{part} divides by zero",)),
+    ("python-past-list", ("{part} reads past the end of a list",)),
+    ("python-past-rows", ("{part} reads row {a} of a table that has {b}",)),
+    ("python-unbound", ("{part} reads {what} before it is set",)),
+    ("python-undefined", ("{part} uses the name {what}, which nothing defines",)),
+    ("python-changed-while-read", ("{part} changes a table while it reads it",)),
+    ("python-unpacked", ("{part} gets another number of values than it takes apart",)),
+    ("python-recursion", ("{part} calls itself without an end",)),
+)
+_SOMEBODY = "The code"
+_CHECK = ("{part}: the check `{what}` fails", "The check `{what}` fails")
+
+
+def state(case: Case, fault: Fault) -> str:
+    """The id of what Python or torch said; empty where they did not speak for themselves."""
+    found = _told(case, fault)
+    return found[0] if found is not None else ""
+
+
+def own_words(case: Case, fault: Fault, part: Layer | None) -> str:
+    """The problem as Python or torch tells it; empty where somebody wrote a sentence, or the text is a client's."""
+    voice = (part.voice if part is not None else "") or _SOMEBODY
+    found = _told(case, fault)
+    if found is None:
+        return ""
+    name, fields = found
+    titles = _CHECK if name == "python-check" else next(t for shape, t in _STATES if shape == name)
+    made = (title.format(part=voice, **fields) for title in titles)
+    return next((title for title in made if len(title) <= excerpt.TITLE), "")
+
+
+def _told(case: Case, fault: Fault) -> tuple[str, dict[str, str]] | None:
+    if fault.crash is None:
+        return None
+    root, words = fault.crash.root, first_words(case, fault)
+    if root.kind == "AssertionError" and not root.message.strip():
+        code = root.frames[-1].code if root.frames else ""
+        checked = read("python-check", code)
+        return ("python-check", checked) if checked is not None else None
+    if HIDDEN in words:
+        return None
+    said = f"{root.kind}: {words}"
+    for shape, _ in _STATES:
+        found = read(shape, said)
+        if found is not None:
+            return shape, _merged(found)
+    return None
+
+
+def _merged(found: dict[str, str]) -> dict[str, str]:
+    """Fields of one thing under one name, whichever wording gave them: `a2` is `a`."""
+    kept = {key: value for key, value in found.items() if value}
+    fields = {key.rstrip("23"): value.strip(" ,'").removeprefix("type object '") for key, value in kept.items()}
+    return {"a": "other", "b": "others", "what": "it", **fields}
+
+
+def changes_of_state(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """What cures such a state by its kind, before what its part has."""
+    found = _told(case, fault)
+    if found is None:
+        return ()
+    made = _cure(case, *found)
+    return (made,) if made is not None else ()
+
+
+def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
+    match name:
+        case "torch-types-meet" | "torch-not-implemented":
+            given = case.flags.get("dtype")
+            why = "the type of weights and activations: one that this operation takes; auto is the checkpoint's own"
+            to = "auto" if given not in {None, "auto"} else None
+            return set_flag(case, "dtype", to, Direction.CHANGE, why)
+        case "torch-not-finite" if str(case.effective("dtype")).removeprefix("torch.") in {"float16", "half"}:
+            why = "float16 ends at 65,504, and larger activations become inf; bfloat16 has the range of float32"
+            return set_flag(case, "dtype", "bfloat16", Direction.CHANGE, why)
+        case "torch-devices-meet" if {fields["a"], fields["b"]} & {"cpu"} and case.flags.get("cpu-offload-gb"):
+            why = "a part of the weights stays in host memory; without it all of them lie on the card"
+            return set_flag(case, "cpu-offload-gb", None, Direction.REMOVE, why)
+        case "torch-in-capture" if case.effective("enforce-eager") is not True:
+            why = "vLLM then captures no graphs; decoding of small batches becomes slower"
+            return set_flag(case, "enforce-eager", True, Direction.ADD, why)
+        case "not-divided-over-ranks":
+            whole, ranks = int(fields["a"]), int(fields["b"])
+            why = f"that many ranks divide {whole} evenly; what no longer fits is split with --pipeline-parallel-size"
+            return set_flag(case, "tensor-parallel-size", gcd(whole, ranks), Direction.LOWER, why)
+    return None
