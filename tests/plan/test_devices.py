@@ -154,7 +154,7 @@ def least_sure(tmp_path, monkeypatch, capsys):
     [
         (("--gpu-memory-gib", "80"), "memory outside torch", "the card's name, which says how cards are linked"),
         (("--gpu", "RTX 5090"), "CUDA graphs", "--max-num-seqs or --max-cudagraph-capture-size"),
-        (("--gpu", "H100"), "activation", "--max-num-batched-tokens and --max-num-seqs in the launch"),
+        (("--gpu", "H100"), "memory outside torch", "a log of any start on this host"),
     ],
 )
 def test_the_fact_is_named_that_would_narrow_the_range_most(least_sure, card, term, fact):

@@ -64,15 +64,15 @@ def test_n_grams_take_no_memory():
 
 
 def test_where_no_code_says_which_runner_a_quantized_model_has_the_range_holds_both():
-    bare = planned(QUANTIZED, version="0.26.0")
-    first, second = (planned(QUANTIZED, (f"VLLM_USE_V2_MODEL_RUNNER={on}",), version="0.26.0") for on in (0, 1))
+    bare = planned(QUANTIZED, version="0.23.0")
+    first, second = (planned(QUANTIZED, (f"VLLM_USE_V2_MODEL_RUNNER={on}",), version="0.23.0") for on in (0, 1))
     assert bare.margin_gib is not None
     for one in (first, second):
         assert one.available_kv_gib is not None
         assert bare.margin_gib[0] <= one.available_kv_gib <= bare.margin_gib[1]
     assert range_(bare) > range_(first)
-    assert not planned(QUANTIZED, version="0.29.0").settings.runner_open
-    assert not planned(version="0.26.0").settings.runner_open
+    assert not planned(QUANTIZED, version="0.24.0").settings.runner_open
+    assert not planned(version="0.23.0").settings.runner_open
 
 
 SMALL = {

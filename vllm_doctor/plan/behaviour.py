@@ -80,6 +80,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     direct_integer_experts: bool
     refuses_experts_of_dense: bool
     checks_stored_method: bool
+    benchmarks_kernels: bool
     makes_no_stages: bool
     refuses_items_of_text: bool
     bits_by_packed_modules: bool
@@ -128,6 +129,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     drafts_widen_convolutions: bool
     aligns_latent_hybrids: bool
     scales_indexer_workspace: bool
+    keeps_profile_whole: bool
     checkpoints_mamba2: bool
     v2_sampler_warm_up: bool
     asks_block_for_each_sequence: bool

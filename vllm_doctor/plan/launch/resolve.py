@@ -62,8 +62,8 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
     does = behaviour(version)
     if does.v2_all:
         return True
-    if quantized or not does.v2_qwen3:
-        # Quantized models: the code of 0.24 to 0.28 asks nothing of them, yet two cards' logs show the V1 terms.
+    if not does.v2_qwen3 or (quantized and not does.v2_listed_experts):
+        # Quantized models: the code of 0.24 to 0.28 asks nothing of them (before, not read).
         return False
     listed = does.v2_listed_experts and arch.name in _V2_LISTED
     if does.v2_dense:

@@ -17,7 +17,7 @@ from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.points import UNDER_LOAD, StartPoint, doubtful, first_end
 from vllm_doctor.plan.prediction.record import GIB, Prediction
-from vllm_doctor.plan.prediction.spreads import OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
+from vllm_doctor.plan.prediction.spreads import COMPILED, OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, quantization, stage_of
 from vllm_doctor.plan.prediction.state_blocks import state_point
 from vllm_doctor.plan.prediction.sums import start_terms
@@ -124,7 +124,9 @@ def _figures(  # noqa: PLR0917
     spreads: list[Spread] = []
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
-        spreads = spreads_of(a, s, fmt, weights, stage, outside, captured if charged else None, known)
+        spreads = spreads_of(
+            a, s, fmt, weights, stage, outside, captured if charged else None, known, named=gpu is not None
+        )
         below, above = range_of(spreads)
         margin = (available - below, available + above)
     found = Figures(
@@ -381,7 +383,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
         spreads += [x for x in f.spreads if x.term in {"weights", OUTSIDE}]
     else:
         # A larger activation makes the pool smaller, and is free again when graphs are captured.
-        spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term == "activation"]
+        spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term in {"activation", COMPILED}]
     below, above = range_of(spreads)
     # On the second runner the graphs are not charged yet, so the pool takes their place.
     other = f.charged if s.runner_open and not s.does.v2_charges_graphs else 0.0

@@ -18,7 +18,7 @@ from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB
 
 GIB = 1 << 30
 # How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
-RECENT, RECENT_SHARE, DRAFTS = 0.35, 0.12, 0.8
+RECENT, RECENT_SHARE, DRAFTS = 0.15, 0.06, 0.8
 # How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
 ADAPTERS = 0.25
 
@@ -33,7 +33,11 @@ _TOLD_BY = {
     "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
     "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
     "model type": "a log of one start of this model",
+    "compiled code": "whether this launch has started here before: the first start compiles inside the profile, and "
+    "the next one, which finds the code in ~/.cache/vllm, has the larger pool",
 }
+
+_ON_HOST = "a log of any start on this host"
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -42,20 +46,21 @@ class Spread(msgspec.Struct, frozen=True):
     term: str
     below: float
     above: float
+    fact: str | None = None  # what would tell here, where that is another fact than the term's own
 
     @property
     def told_by(self) -> str:
         """The fact that would narrow it."""
-        return _TOLD_BY[self.term]
+        return self.fact or _TOLD_BY[self.term]
 
 
+OUTSIDE, COMPILED = "memory outside torch", "compiled code"
 # The spreads of what is loaded, of what the profile's pass takes beside it, and of what is not torch's.
 OF_WEIGHTS = frozenset({"weights", "layout of the weights", "drafter"})
-OF_PASS = frozenset({"activation", "sampler", "runner"})
-OUTSIDE = "memory outside torch"
+OF_PASS = frozenset({"activation", "sampler", "runner", COMPILED})
 
 # Spreads that are one way or the other, and no deviation from a middle: added whole.
-_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter"})
+_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter", COMPILED})
 
 
 def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
@@ -75,8 +80,10 @@ def spreads_of(  # noqa: PLR0917
     outside: Estimate,
     charged: Estimate | None,
     known: KnownTerms,
+    *,
+    named: bool,
 ) -> list[Spread]:
-    """How far below and above the predicted pool each term may bring the real one."""
+    """How far below and above the predicted pool each term may bring the real one; `named`: is it said which card?"""
     act = stage.activation
     found: list[Spread] = []
     more: list[float] = []  # the activations may be larger: the pool smaller
@@ -120,7 +127,7 @@ def spreads_of(  # noqa: PLR0917
             more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
     found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
     if known.non_torch_gib is None:
-        found.append(Spread(OUTSIDE, outside.above, outside.below))
+        found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if named else None))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
@@ -129,6 +136,7 @@ def spreads_of(  # noqa: PLR0917
     runner = stage.runner / GIB if known.activation_gib is None else 0.0
     if runner and charged is not None and not s.does.v2_charges_graphs:
         runner -= charged.gib
+    compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
     words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
     whole = [
         Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
@@ -136,5 +144,6 @@ def spreads_of(  # noqa: PLR0917
         Spread("model type", strange, strange),
         Spread("layout of the weights", heavier, 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
+        Spread(COMPILED, stage.pinned / GIB if compiled else 0.0, compiled),
     ]
     return [x for x in (*found, *whole) if x.below or x.above]

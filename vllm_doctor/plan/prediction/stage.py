@@ -14,6 +14,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms.activation import Activation, estimate
+from vllm_doctor.plan.terms.compiling import may_stay
 from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import Offloaded, offloaded
 from vllm_doctor.plan.terms.kv import Pool
@@ -34,6 +35,7 @@ class Stage(msgspec.Struct, frozen=True):
     runner: float  # what the activations are more on the other runner, where it is open which one it is
     offloaded: Offloaded  # of the weights, what stays on the host
     loading: float  # what is there beside the weights until they are loaded
+    pinned: float  # of what compiling takes, what may stay
 
 
 def quantization(a: Architecture, s: Settings) -> Scheme:
@@ -105,7 +107,8 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     if quantizes_late(a, s):
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
-    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading)
+    pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
+    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading, pinned)
 
 
 def _drafter(s: Settings, target: WeightTarget) -> float:

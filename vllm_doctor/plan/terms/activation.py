@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Mla
+from vllm_doctor.plan.terms.compiling import table_copy
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
@@ -32,13 +34,15 @@ SMALL = 8 * MIB
 class Activation(msgspec.Struct, frozen=True):
     """The transient peak (what the log calls peak activation) and what stays allocated after it, with the terms.
     `otherwise` is the peak if what the launch does not tell is the other way round (which sampler is installed, whether
-    the profile reached it); `warm_up` what the sampler asks for once graphs are captured."""
+    the profile reached it); `compiled` the peak of a start that finds its code compiled; `warm_up` what the sampler
+    asks for once graphs are captured."""
 
     peak: float
     kept: float
     terms: tuple[Term, ...]
     winner: str
     otherwise: float
+    compiled: float
     warm_up: float
 
 
@@ -228,6 +232,39 @@ def estimate(
     experts: str = "",
 ) -> Activation:
     """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format."""
+    found = _compiled(
+        a,
+        s,
+        capability=capability,
+        multiprocessors=multiprocessors,
+        first_stage=first_stage,
+        last_stage=last_stage,
+        experts=experts,
+    )
+    table = table_copy(a, s, capability, first_stage=first_stage)
+    if table is None:
+        return found
+    taken = table.bytes + SMALL
+    return replace(
+        found,
+        peak=max(found.peak, taken),
+        otherwise=max(found.otherwise, taken),
+        terms=(*found.terms, table),
+        winner=table.name if taken > found.peak else found.winner,
+    )
+
+
+def _compiled(
+    a: Architecture,
+    s: Settings,
+    *,
+    capability: float | None,
+    multiprocessors: int,
+    first_stage: bool = True,
+    last_stage: bool = True,
+    experts: str = "",
+) -> Activation:
+    """The same of a start that finds its code compiled."""
     e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
     terms: list[Term] = []
     under = 0.0  # alive through both stages
@@ -302,6 +339,7 @@ def estimate(
         (*terms, *stages),
         winner.name if peak > towers + _cublas(capability) else "vision encoder",
         peak + differs,
+        peak,
         _warm_up(a, s, sampler, seqs),
     )
 
