@@ -72,8 +72,8 @@ fuzz: venv ## ten minutes on each target that reads what others wrote (TARGET=lo
 mutations: venv ## 28,000 mutated logs: none may turn a failure that still stands into ok (LOGS=folder)
 	@.venv/bin/python -m tests.rules.mutate_logs $(if $(LOGS),--logs $(LOGS))
 
-mutants: venv ## small bugs in the rooms that make numbers: which does no test see? (EACH=110 a room, SEED=1 MINUTES=60 CLOCK=600 ROOMS=rules,remedy AGAIN=1)
-	@nice -n 19 .venv/bin/python -m tests.mutants.run $(if $(ROOMS),--rooms $(ROOMS)) --each $(or $(EACH),110) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),60) --clock $(or $(CLOCK),600) $(if $(AGAIN),--again)
+mutants: venv ## small bugs in the rooms that make numbers: which does no test see? (EACH=110 a room, SEED=1 MINUTES=60 CLOCK=600 ENOUGH=60 ROOMS=rules,remedy AGAIN=1)
+	@nice -n 19 .venv/bin/python -m tests.mutants.run $(if $(ROOMS),--rooms $(ROOMS)) --each $(or $(EACH),110) --seed $(or $(SEED),1) --minutes $(or $(MINUTES),60) --clock $(or $(CLOCK),600) --enough $(or $(ENOUGH),60) $(if $(AGAIN),--again)
 
 logs: venv ## every log with every stop before it, line inside it and envelope around it: the verdict stays
 	@VLLM_DOCTOR_ALL_LOGS=1 .venv/bin/python -m pytest -q tests/rules/test_runs.py

@@ -17,6 +17,7 @@ from tests.approved import (
     plans,
     readings,
     rests_on,
+    rules_together,
     sweeps,
     wordings,
 )
@@ -37,6 +38,7 @@ def made() -> dict[Path, Callable[[], str]]:
         "plan_options": ("txt", plan_options.models(), plan_options.answers),
         "plan_together": ("txt", plan_together.models(), plan_together.answers),
         "rests_on": ("txt", rests_on.codes(), rests_on.answers),
+        "rules_together": ("txt", rules_together.codes(), rules_together.answers),
         "sweeps": ("txt", sweeps.codes(), sweeps.answers),
         "readings": ("txt", readings.kinds(), readings.answers),
         "media": ("txt", media.kinds(), media.answers),
@@ -60,6 +62,7 @@ def present() -> set[Path]:
         "plan_together",
         "sweeps",
         "rests_on",
+        "rules_together",
         "readings",
         "askers",
         "bounds",

@@ -6,7 +6,6 @@ has no kernel for it, a second stage beside drafts), both sides of an "and" look
 what is drawn, so a new option or value changes those launches alone that have it.
 """
 
-import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from tests.approved.drawn import drawn
 from tests.approved.plan_options import of_terms
 from tests.approved.plan_sweeps import figures
 from tests.approved.plans import FOLDER, launches
@@ -50,8 +50,8 @@ def _block(model: str, number: int) -> Iterator[str]:
     config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
     seed = f"{model} {number}"
     of = _drawn_from()
-    (release,), (card,), (count,) = (_drawn(seed, all_of, 1) for all_of in (of["releases"], of["cards"], _COUNTS))
-    words = [_drawn(seed, _fit(of["words"][kind], release), 1) for kind in _kinds(config, seed)]
+    (release,), (card,), (count,) = (drawn(seed, all_of, 1) for all_of in (of["releases"], of["cards"], _COUNTS))
+    words = [drawn(seed, _fit(of["words"][kind], release), 1) for kind in _kinds(config, seed)]
     said = [one for found in words for one in found]
     changed = config if number % 2 else _edited(config, seed)
     before = _text(config)
@@ -72,18 +72,13 @@ def _kinds(config: dict[str, Any], seed: str) -> list[str]:
     of, text = _drawn_from(), {**config, **_text(config)}
     own = [kind for kind, keys in of["needs"].items() if not text.keys().isdisjoint(keys)]
     others = [kind for kind in of["words"] if kind not in of["needs"]]
-    return [*_drawn(seed, own, 1), *_drawn(seed, others, _OPTIONS)][:_OPTIONS]
+    return [*drawn(seed, own, 1), *drawn(seed, others, _OPTIONS)][:_OPTIONS]
 
 
 def _launch(said: Sequence[str]) -> tuple[str, ...]:
     words = [word for one in said for word in shlex.split(one)]
     variables = [word for word in words if "=" in word and word.partition("=")[0].isupper()]
     return (*variables, "vllm", "serve", "m", *(word for word in words if word not in variables))
-
-
-def _drawn(seed: str, all_of: Sequence[str], count: int) -> list[str]:
-    """Those whose names come first after the seed, as a hash orders them."""
-    return sorted(all_of, key=lambda one: hashlib.sha256(f"{seed} {one}".encode()).digest())[:count]
 
 
 def _fit(words: Sequence[str], release: str) -> tuple[str, ...]:
@@ -104,11 +99,11 @@ def _edited(config: dict[str, Any], seed: str) -> dict[str, Any]:
     """A field of the config with another figure, and a field that it may have; of one with a part for text there."""
     changed, known = deepcopy(config), _drawn_from()["fields"]
     inner = _text(changed)
-    (own,) = _drawn(seed, [name for name, old in inner.items() if isinstance(old, int)], 1)
-    (more,) = _drawn(seed, [name for name in known if name != own], 1)
+    (own,) = drawn(seed, [name for name, old in inner.items() if isinstance(old, int)], 1)
+    (more,) = drawn(seed, [name for name in known if name != own], 1)
     for name in (own, more):
         old = inner.get(name) or 1
         values = known.get(name) or ((not old,) if isinstance(old, bool) else tuple(round(old * by) for by in _TIMES))
         texts = {json.dumps(value): value for value in values}
-        inner[name] = texts[_drawn(seed, tuple(texts), 1)[0]]
+        inner[name] = texts[drawn(seed, tuple(texts), 1)[0]]
     return changed

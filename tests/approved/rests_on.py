@@ -53,30 +53,30 @@ def _chosen(code: str, expect: str, most: int) -> list[str]:
 
 
 def _block(said: dict[str, Any]) -> Iterator[str]:
-    before = _answer(said)
+    before = answer(said)
     yield from _differing(before, _without_a_line(said))
     yield from _differing(before, _without_a_thing(said, ("given",)))
     if said["expect"] != "finding":
         return
     yield from _differing(before, _of_releases(said))
     yield from _differing(before, _of_cards(said))
-    launched = said if "launch" in said.get("given", {}) else _given(said, launch="vllm serve org/m")
-    yield from _differing(_answer(launched), _with_options(launched))
+    launched = said if "launch" in said.get("given", {}) else given(said, launch="vllm serve org/m")
+    yield from _differing(answer(launched), _with_options(launched))
 
 
 def _differing(before: list[str], variants: Iterator[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Each that answers otherwise: what came, and of a finding that stays one what went."""
     for what, said in variants:
-        after = _answer(said)
+        after = answer(said)
         if after != before:
             came = [f"+ {part[:_SHOWN]}" for part in after if part not in before]
             went = [f"- {part[:60]}" for part in before if part not in after] if len(after) > 1 else []
             yield f"  {what}: {'; '.join((*came, *went)) or 'another order'}"
 
 
-def _answer(said: dict[str, Any]) -> list[str]:
+def answer(said: dict[str, Any]) -> list[str]:
     """The answer in parts."""
-    found = ask(loaded(said["rule"]), Case(_snapshot(said)))
+    found = ask(loaded(said["rule"]), Case(snapshot(said)))
     if not isinstance(found, Finding):
         of = ", ".join(sorted(found.signals)) if isinstance(found, Unseen) else ""
         return [f"{type(found).__name__.lower()}: {found.because or of}"]
@@ -91,7 +91,7 @@ def _change(one: Change) -> str:
     return f"{one.direction} {one.name} {number(one.before)} -> {to}{' $ ' if one.command else ''}{one.command or ''}"
 
 
-def _snapshot(said: dict[str, Any]) -> Any:
+def snapshot(said: dict[str, Any]) -> Any:
     found = gathered(said, None)
     if "log" not in said:
         return found
@@ -130,27 +130,27 @@ def _can_be(said: dict[str, Any]) -> bool:
 
 
 def _of_releases(said: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    told = Case(_snapshot(said)).version_text
+    told = Case(snapshot(said)).version_text
     if told is None:
-        yield from ((release, _given(said, version=release)) for release in _RELEASES)
+        yield from ((release, given(said, version=release)) for release in _RELEASES)
         return
     for release in _RELEASES:
         if release != told:
             text = {"log": said["log"].replace(told, release)} if "log" in said else {}
-            yield release, _given({**said, **text}, version=release)
+            yield release, given({**said, **text}, version=release)
 
 
 def _of_cards(said: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in _CARDS:
         card = gpus.find(name)
         assert card is not None
-        yield f"on {name}", _given(said, gpu={"name": name, "total_gib": card.total_gib})
+        yield f"on {name}", given(said, gpu={"name": name, "total_gib": card.total_gib})
 
 
 def _with_options(said: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     for name in _asked(said):
         text = f"--{name}" if takes(name, newest_known()) == 0 else f"--{name} {_value(name)}"
-        yield f"with {text}", _given(said, launch=f"{said['given']['launch']} {text}")
+        yield f"with {text}", given(said, launch=f"{said['given']['launch']} {text}")
 
 
 def _value(name: str) -> str:
@@ -171,9 +171,9 @@ def _asked(said: dict[str, Any]) -> list[str]:
         return value
 
     with patch.object(Case, "flag", noted):
-        ask(loaded(said["rule"]), Case(_snapshot(said)))
+        ask(loaded(said["rule"]), Case(snapshot(said)))
     return list(found)
 
 
-def _given(said: dict[str, Any], **more: Any) -> dict[str, Any]:
+def given(said: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**said, "given": {**said.get("given", {}), **more}}

@@ -62,7 +62,7 @@ def _block(name: str) -> Iterator[str]:
         after = _answer(changed)
         if after != before:
             yield f"  {where}: {number(old)} -> {number(new)}: {after}"
-    for where, path, old in _figures(said):
+    for where, path, old in figures(said):
         for far in (old * 0, old * _TIMES):
             yield from _turn(said, where, path, old, far)
 
@@ -88,13 +88,13 @@ def _repeated(said: dict[str, Any]) -> Iterator[str]:
 def _turn(said: dict[str, Any], where: str, path: Any, old: float, far: float) -> Iterator[str]:
     """The two neighbours between which the answer turns on the way to `far`, where it does."""
     near, kind = old, _kind(said)
-    told = _kind(_with(said, path, old, far))
+    told = _kind(with_figure(said, path, old, far))
     if told == kind:
         return
     unit = 1 if isinstance(old, int) else 0.01
     while abs(far - near) > max(unit, abs(near + far) / 2 / _CLOSE) * 1.5:
         middle = (near + far) // 2 if isinstance(old, int) else round((near + far) / 2, 2)
-        found = _kind(_with(said, path, old, middle))
+        found = _kind(with_figure(said, path, old, middle))
         near, far, told = (middle, far, told) if found == kind else (near, middle, found)
     yield f"  {where}: turns between {number(near)} and {number(far)}: {told}"
 
@@ -139,13 +139,13 @@ def _answer(said: dict[str, Any]) -> str:
 
 def _variants(said: dict[str, Any]) -> Iterator[tuple[str, float, float, dict[str, Any]]]:
     """Where a figure stands, what it was and is now, and the scenario with it."""
-    for where, path, old in _figures(said):
+    for where, path, old in figures(said):
         for new in dict.fromkeys((_scaled(old, 0.5), _scaled(old, 2))):
             if new != old:
-                yield where, old, new, _with(said, path, old, new)
+                yield where, old, new, with_figure(said, path, old, new)
 
 
-def _figures(said: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
+def figures(said: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
     """Where each figure stands, and what it is."""
     of_log = list(_of_log(said.get("log", "")))
     repeated = [one for one in of_log if one[0].endswith(" (last)")]
@@ -191,7 +191,7 @@ def _of_given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any, flo
         yield ".".join(str(p) for p in path[1:]), path, value
 
 
-def _with(said: dict[str, Any], path: Any, old: float, new: float) -> dict[str, Any]:
+def with_figure(said: dict[str, Any], path: Any, old: float, new: float) -> dict[str, Any]:
     if isinstance(path[0], int):
         start, end = path
         text = f"{new:.2f}" if isinstance(old, float) else f"{new:,}" if "," in said["log"][start:end] else str(new)

@@ -5,12 +5,10 @@ the tests that run its line are asked, the quickest first. Exit status 1 where f
 """
 
 import argparse
-import ast
 import collections
 import os
 import random
 import re
-import resource
 import signal
 import sys
 import tempfile
@@ -22,18 +20,18 @@ from typing import NamedTuple
 import pytest
 
 from tests.mutants import covered, typed
+from tests.mutants.covered import Covered
 from tests.mutants.mutate import Mutant, mutant, sites
 from tests.mutants.put_in import put_in
+from tests.mutants.served import ELSEWHERE, FOR_EVER, PASSED, Served, begin
 
 REPO = covered.REPO
-ROOMS = ("rules", "remedy", "plan", "gather")  # folders of vllm_doctor
+ROOMS = covered.ROOMS
 # Of the tests that run a line, so many seconds of them are asked.
 ENOUGH = 60.0
 # And of these so many of the tests that run the fewest lines of the package: a line that everything runs is held by
 # the test of its own module.
 NARROW = 12.0
-# Seconds of the processor after which a bug goes on for ever; a busy machine does not make them more.
-FOR_EVER = 180
 _CODE = re.compile(r"vd\d{3}(?=_)")
 _CAUGHT, _REFUSED, _SURVIVED, _UNCOVERED = "caught", "refused by the types", "survived", "no test runs it"
 # The clock ran out before the tests did: of the bug nothing is known.
@@ -61,7 +59,9 @@ def places(rooms: tuple[str, ...]) -> dict[str, list[Bug]]:
     return found
 
 
-def asked(tests: list[str], bug: Bug, seconds: dict[str, float], widths: Mapping[str, int]) -> list[str]:
+def asked(
+    tests: list[str], bug: Bug, seconds: dict[str, float], widths: Mapping[str, int], enough: float = ENOUGH
+) -> list[str]:
     """The tests to ask: the rule's own approved answers, the narrowest tests, all other answers, the room's tests, the
     rest; the quick first. `widths` says how many lines of the package each test runs.
 
@@ -85,31 +85,28 @@ def asked(tests: list[str], bug: Bug, seconds: dict[str, float], widths: Mapping
     chosen, spent = [], 0.0
     for test in dict.fromkeys((*own, *narrow, *quick)):
         spent += seconds.get(test, 0.1)
-        if spent > ENOUGH and chosen:
+        if spent > enough and chosen:
             break
         chosen.append(test)
     return chosen
 
 
-def verdict(bug: Bug, tests: list[str], clock: int) -> str:
+def verdict(served: Served, bug: Bug, tests: list[str], clock: int, *, early: bool) -> str:
     """Is the bug seen by one of the tests? A child that dies, or goes on for ever, saw it too; of one that was stopped
     by the clock, after so many seconds, nothing is said."""
     if not tests:
         return _UNCOVERED
-    child = os.fork()
-    if child == 0:
-        _child(bug, tests, clock)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    return {0: _SURVIVED, -signal.SIGALRM: _UNDECIDED}.get(code, _CAUGHT)
+    code = ELSEWHERE if early else served.status(bug.path, bug.number, tests, clock)
+    if code == ELSEWHERE:
+        child = os.fork()
+        if child == 0:
+            _child(bug, tests, clock)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {PASSED: _SURVIVED, -signal.SIGALRM: _UNDECIDED}.get(code, _CAUGHT)
 
 
 def _child(bug: Bug, tests: list[str], clock: int) -> None:
-    resource.setrlimit(resource.RLIMIT_CPU, (FOR_EVER, FOR_EVER))
-    signal.alarm(clock)
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
+    begin(clock, FOR_EVER)
     try:
         with tempfile.TemporaryDirectory() as folder:
             put_in(bug.path, bug.number, Path(folder))
@@ -119,33 +116,28 @@ def _child(bug: Bug, tests: list[str], clock: int) -> None:
     os._exit(0 if code == pytest.ExitCode.OK else 1)
 
 
-def _running(line: int, source: str, of_file: Mapping[int, list[str]]) -> list[str]:
-    """The tests that run a line. What runs as the module is imported is credited to none, or to whoever came first:
-    then whoever runs anything of the module is asked."""
-    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    within = any(f.body[0].lineno <= line <= (f.end_lineno or 0) for f in functions)
-    found = of_file.get(line, []) if within else []
-    return found or sorted({test for one in of_file.values() for test in one})
+def _running(bug: Bug, line: int, of: Covered) -> list[str]:
+    """The tests that run a line. What runs as the module is imported is credited to none: then whoever runs anything of
+    the module is asked; of one that holds nothing but data, whoever runs anything of a module that imports it."""
+    path = str(bug.path.relative_to(REPO))
+    found = of.of_line(path, line) or sorted(of.of_file(path)) or _importing(bug, of) or _starting(bug, of)
+    return list(found)
 
 
-def _importing(bug: Bug, lines: Mapping[str, Mapping[int, list[str]]]) -> list[str]:
-    """The tests that run anything of a module that imports this one: of one that holds nothing but data."""
+def _importing(bug: Bug, of: Covered) -> list[str]:
     above, _, name = ".".join(bug.path.relative_to(REPO).with_suffix("").parts).rpartition(".")
     imports = re.compile(rf"from {above}\.{name} import|from {above} import [^\n]*\b{name}\b")
-    found: set[str] = set()
-    for file, of_file in lines.items():
-        if imports.search((REPO / file).read_text(encoding="utf-8")):
-            found.update(test for of_line in of_file.values() for test in of_line)
-    return sorted(found)
+    named = [file for file in of.files() if imports.search((REPO / file).read_text(encoding="utf-8"))]
+    return sorted({test for file in named for test in of.of_file(file)})
 
 
-def _starting(bug: Bug, lines: dict[str, dict[int, list[str]]]) -> list[str]:
+def _starting(bug: Bug, of: Covered) -> list[str]:
     """The tests that run a line which names this module: of one that is run in an interpreter of its own."""
     name = f'"{".".join(bug.path.relative_to(REPO).with_suffix("").parts)}"'
     found: set[str] = set()
-    for file, of_file in lines.items():
+    for file in of.files():
         for number, text in enumerate((REPO / file).read_text(encoding="utf-8").splitlines(), 1):
-            found.update(of_file.get(number, ()) if name in text else ())
+            found.update(of.of_line(file, number) if name in text else ())
     return sorted(found)
 
 
@@ -174,14 +166,20 @@ def main() -> int:
     asked_for.add_argument(
         "--clock", type=int, default=600, help="seconds after which a bug is given up (default %(default)s)"
     )
+    asked_for.add_argument(
+        "--enough", type=float, default=ENOUGH, help="seconds of tests for a bug (default %(default)s)"
+    )
     asked_for.add_argument("--least", type=float, default=0.85, help="share to be caught (default %(default)s)")
     asked_for.add_argument("--file", default="", help="only files whose path holds this")
     asked_for.add_argument("--again", action="store_true", help="use the coverage of the run before")
     o = asked_for.parse_args()
-    if not o.again and os.waitstatus_to_exitcode(os.waitpid(_measuring(), 0)[1]) != 0:
+    if not o.again and not covered.kept() and os.waitstatus_to_exitcode(os.waitpid(_measuring(), 0)[1]) != 0:
         return 2
+    served = Served()
     _warm()
-    return _report(o, _tried(o))
+    tried = _tried(o, served)
+    served.close()
+    return _report(o, tried)
 
 
 def _measuring() -> int:
@@ -196,9 +194,8 @@ def _measuring() -> int:
     return child
 
 
-def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
-    lines, seconds = covered.lines(), covered.seconds()
-    widths = collections.Counter(t for of_file in lines.values() for of_line in of_file.values() for t in of_line)
+def _tried(o: argparse.Namespace, served: Served) -> list[tuple[Bug, Mutant, str]]:
+    of = Covered()
     chance, end = random.Random(o.seed), time.monotonic() + o.minutes * 60
     drawn = []
     for bugs in places(tuple(o.rooms.split(","))).values():
@@ -211,9 +208,9 @@ def _tried(o: argparse.Namespace) -> list[tuple[Bug, Mutant, str]]:
             break
         source = bug.path.read_text(encoding="utf-8")
         changed = mutant(source, sites(source)[bug.number])
-        of_file = lines.get(str(bug.path.relative_to(REPO)), {})
-        tests = _running(changed.line, source, of_file) or _importing(bug, lines) or _starting(bug, lines)
-        told = verdict(bug, asked(tests, bug, seconds, widths), o.clock)
+        tests = _running(bug, changed.line, of)
+        early = of.by_collecting(str(bug.path.relative_to(REPO)), changed.line)
+        told = verdict(served, bug, asked(tests, bug, of.seconds, of.widths, o.enough), o.clock, early=early)
         if told in {_SURVIVED, _UNCOVERED} and typed.refuses(bug.path, changed):
             told = _REFUSED
         tried.append((bug, changed, told))
