@@ -119,11 +119,14 @@ class _Reading:
                 self._option(word)
             else:
                 self._positional(word)
+        # vLLM's parser puts such keys behind all else, as one object, and so takes them for the option's whole value.
+        self.flags |= {name: text for name, given in self._nested_keys.items() if (text := keys.as_json(given))}
         self._plugged()
         if self.version is not None:
             refused = {r.flag for r in self.refused}
             for option, given in self._nested_keys.items():
-                if not any(flag.startswith(f"--{option}.") for flag in refused):
+                wrong = any(flag.startswith(f"--{option}.") for flag in refused)
+                if not wrong and not _is_open(self.flags.get(option, "$")):
                     for key, found, needed in keys.wrong_keys(option, given, self.version):
                         self.refuse(f"--{option}.{key}", found, needed)
             self.refused += conflicts(self.flags, self.version)
@@ -221,12 +224,12 @@ class _Reading:
             self._at += value is not None
         if value is None:
             self.refuse(f"--{name}.{nested}", "no value", "a value")
-        elif self.version is not None and "$" not in value and "[hidden]" not in value:
-            given = keys.nested(nested.split("."), keys.value_of_key(value))
-            keys.merge(self._nested_keys.setdefault(name, {}), given)
+            return
+        given = keys.of_option(nested, value)
+        keys.merge(self._nested_keys.setdefault(name, {}), given)
+        if self.version is not None and not _is_open(value):
             for key, found, needed in keys.wrong_keys(name, given, self.version, whole=False):
                 self.refuse(f"--{name}.{key}", found, needed)
-        self.notes.append(f"--{name}.{nested} is passed on; the plan does not read nested keys of --{name}")
 
     def _switch(self, name: str, value: str | None) -> None:
         if value is None:
@@ -289,6 +292,11 @@ class _Reading:
             said = parser.value_complaint(name, value, self.version, self._own)
             if said is not None:
                 self.refuse(f"--{name}", excerpt.value(value), said.needed)
+
+
+def _is_open(value: str | bool) -> bool:
+    """Is something of it to be filled in: a variable that a shell would replace, a secret that was left out?"""
+    return isinstance(value, str) and ("$" in value or "[hidden]" in value)
 
 
 def _is_option(word: str) -> bool:

@@ -50,7 +50,9 @@ def pieces(lines: Iterable[str]) -> Iterator[UnitPiece]:
         goes_on = _goes_on(line)
         if directive:
             text = found[2] if found is not None else line.strip()
-            yield UnitPiece(number, directive, (text.removesuffix("\\") if goes_on else text).strip(), found is not None)
+            yield UnitPiece(
+                number, directive, (text.removesuffix("\\") if goes_on else text).strip(), found is not None
+            )
         if not goes_on:
             directive = ""
 

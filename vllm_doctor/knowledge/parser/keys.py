@@ -7,7 +7,7 @@ release that was not read, nor of a key whose value the release may change befor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from vllm_doctor.knowledge.history import Record, ReleaseHistory, history
@@ -42,14 +42,34 @@ class _Asked:
     whole: bool
 
 
+def of_option(path: str, text: str) -> dict[str, object]:
+    """The object that `--option.PATH TEXT` stands for: `a.b` is {"a": {"b": …}}, and `a+` a list to be added to."""
+    listed = path.endswith("+")
+    keys = path.removesuffix("+").split(".", _DEPTH)
+    value: object = text.split(",") if listed else value_of_key(text)
+    for key in reversed(keys[1:]):
+        value = {key: value}
+    return {keys[0]: value}
+
+
 def merge(into: dict[str, object], more: Mapping[str, object]) -> None:
     """Put the keys of one object into another, as vLLM's parser puts `--option.a` and `--option.b` together."""
     for key, value in more.items():
         there = into.get(key)
         if isinstance(there, dict) and isinstance(value, dict):
             merge(there, value)
+        elif isinstance(there, list) and isinstance(value, list):
+            into[key] = [*there, *value]
         else:
             into[key] = value
+
+
+def as_json(given: Mapping[str, object]) -> str:
+    """The object as an option's text; "" for one that is too deep, or holds a number that is too long."""
+    try:
+        return json.dumps(given, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return ""
 
 
 def value_of_key(text: str) -> object:
@@ -59,13 +79,6 @@ def value_of_key(text: str) -> object:
     except (ValueError, RecursionError):
         number = scaled(text)
         return text if number is None else number
-
-
-def nested(keys: Sequence[str], value: object) -> dict[str, object]:
-    """`a.b` with a value as {"a": {"b": value}}."""
-    for key in reversed(keys[1:]):
-        value = {key: value}
-    return {keys[0]: value}
 
 
 def beyond(record: Record, value: object) -> str:
@@ -109,7 +122,7 @@ def _of_keys(name: str, given: Mapping[str, object], ask: _Asked, depth: int) ->
     for written, value in given.items():
         key = written.replace("-", "_")
         record = fields.value(f"{name}.{key}", at) if fields.exists(f"{name}.{key}", at) else None
-        if record is None and fields.value(name, at).get("closed") is True and not written.endswith("+"):
+        if record is None and fields.value(name, at).get("closed") is True:
             has = [n.partition(".")[2] for n in fields.names() if n.startswith(f"{name}.") and fields.exists(n, at)]
             alike = near(key, has, 2, 0.5)
             yield written, "a key", f"a key that vLLM {at} has" + (f": {' or '.join(alike)}" if alike else "")
