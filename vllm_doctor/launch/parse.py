@@ -166,7 +166,7 @@ class _Reading:
         fact = flag(name, self.version) if self.version is not None else None
         before = self.flags.get(name)
         if switched_off:
-            self._no(bare, name, fact)
+            self._no(bare, name, value, fact)
         elif nested:
             self._nested(name, nested, value, short=bare == "-O")
         elif table.takes(name, self.version) == 0:
@@ -178,6 +178,8 @@ class _Reading:
             if before is not None and before != now:
                 self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
             self._check(name, fact, None if switched_off else now)
+        elif not table.is_known(name) or (fact is not None and fact.exists is False):
+            self._check(name, fact, None)
 
     def _is_level(self, word: str) -> bool:
         """Is it `-O…`, of which all that follows is a level in this release (vLLM's utils/argparse_utils.py)?"""
@@ -206,7 +208,9 @@ class _Reading:
             return None
         return could[0] if could else name
 
-    def _no(self, bare: str, name: str, fact: FlagFact | None) -> None:
+    def _no(self, bare: str, name: str, value: str | None, fact: FlagFact | None) -> None:
+        if value is not None and (self.version is None or table.own(self.version)):
+            self.refuse(bare, excerpt.value(value), "no value: it is a switch")
         if self.version is not None and fact is not None and f"no-{name}" not in table.names(self.version):
             instead = f"a release where --{name} can be switched off this way; here leave it out"
             self.refuse(bare, "this spelling", instead, Why.UNKNOWN)

@@ -116,8 +116,12 @@ def _words(name: str, value: object) -> tuple[str, ...]:
     if isinstance(value, bool):
         return (f"--{name}",) if value else (f"--no-{name}",)
     if isinstance(value, list | tuple):
-        return (f"--{name}={','.join(map(str, value))}",)
-    return (f"--{name}={json.dumps(value) if isinstance(value, dict) else value}",)
+        return (f"--{name}={','.join(map(_text, value))}",)
+    return (f"--{name}={_text(value)}",)
+
+
+def _text(value: object) -> str:
+    return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
 def _of_yaml(text: str) -> Source | None:

@@ -20,10 +20,26 @@ def wrong(record: Record, words: Sequence[str]) -> tuple[str, str] | None:
     for word in words:
         if record.get("optional") is True and word in {"", "None"}:
             continue
-        needed = _json(kind, word) or _pair(record, word) or _name(record, word)
+        needed = _number(record, word) or _json(kind, word) or _pair(record, word) or _name(record, word)
         if needed:
             return word, needed
     return None
+
+
+def _number(record: Record, text: str) -> str:
+    """A number of an option that may be None; of any other the parser's own table of types tells.
+
+    `8k` is taken for one: of which of these options a release reads suffixes is not in the table.
+    """
+    kind = record.get("type") if record.get("optional") is True else None
+    try:
+        if kind == "int" and scaled(text) is None:
+            int(text)
+        elif kind == "float":
+            float(text)
+    except ValueError:
+        return "a whole number" if kind == "int" else "a number"
+    return ""
 
 
 def _json(kind: str, text: str) -> str:
