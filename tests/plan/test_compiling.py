@@ -3,7 +3,7 @@
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from tests.plan.test_plan import model, plan
+from tests.plan.test_plan import command, model, plan
 
 __all__ = ["model"]
 
@@ -62,3 +62,11 @@ def test_before_0_32_the_copy_may_stay_on_the_cards_where_it_was_seen_to(planned
     assert stays - below(gpu="L40S", version="0.28.0") > 0.8 * TABLE
     grown = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
     assert stays - below(gpu="RTX 5090", version="0.28.0", env=grown) > 0.8 * TABLE
+
+
+def test_the_answer_tells_what_the_next_start_has_more(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "L40S", "--model-config", model(LLAMA_8B)]
+    command(*asked, "--", "vllm", "serve", "m", *FEW.split())
+    assert "the first start compiles; the next one has 0.74 GiB more" in capsys.readouterr().out
+    command(*asked, "--", "vllm", "serve", "m", *FEW.split(), "--enforce-eager")
+    assert "the first start compiles" not in capsys.readouterr().out

@@ -474,7 +474,18 @@ def _cache(p: Prediction) -> list[str]:
         span = "" if low == high else f"  (claimed range {max(-high, 0.0):.2f} to {-low:.2f})"
         return [f"  lacks    {-p.available_kv_gib:.2f} GiB before any KV cache{span}; {needs} of that cache"]
     span = "" if low == high else f"  (claimed range {low:.2f} to {high:.2f})"
-    return [f"  KV cache {p.available_kv_gib:.2f} GiB{span}; {needs}"]
+    return [f"  KV cache {p.available_kv_gib:.2f} GiB{span}; {needs}", *_next_start(p)]
+
+
+# From what part of the pool on a second start's gain is told.
+_TOLD_FROM = 0.02
+
+
+def _next_start(p: Prediction) -> list[str]:
+    """What the next start of this launch has more, which finds its code compiled."""
+    if p.compiling_gib < _TOLD_FROM * (p.available_kv_gib or 0.0) or p.compiling_gib < 0.1:
+        return []
+    return [f"           the first start compiles; the next one has {p.compiling_gib:.2f} GiB more"]
 
 
 def text(plan: Plan, *, explain: bool = False) -> str:

@@ -54,6 +54,15 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     lacking_gib: float | None = None  # what the first full step lacks at the bad end, where it is in doubt or fails
 
     @property
+    def compiling_gib(self) -> float:
+        """GiB that the KV cache of a start has more which finds its code compiled; 0.0 where the pool is given, or a
+        log's peak stands in the plan's place."""
+        given = self.margin_gib is None or self.margin_gib[0] == self.margin_gib[1]
+        if given or self.activation_gib != self.activation.peak / GIB:
+            return 0.0
+        return (self.activation.peak - self.activation.compiled) / GIB
+
+    @property
     def sizes_only(self) -> bool:
         """Are weights and cache arithmetic all that is known: the device runs another build than CUDA's?"""
         return self.total_gib is not None and self.budget_gib is None
