@@ -68,10 +68,10 @@ def _asked(family: str) -> Iterator[Message]:
 def _block(message: Message) -> Iterator[str]:
     yield f"{message.id}:"
     for at, sample in enumerate(message.samples, 1):
-        by_answer: dict[str, list[str]] = {}
+        told: dict[str, list[str]] = {}
         for run, answer in runs(sample):
-            by_answer.setdefault(told(answer), []).append(run)
-        for text, alike in by_answer.items():
+            told.setdefault(_told(answer), []).append(run)
+        for text, alike in told.items():
             yield f"  {at}, {', '.join(alike)}: {text}"
 
 
@@ -95,8 +95,7 @@ def runs(sample: WordingSample) -> Iterator[tuple[str, Diagnosis]]:
     yield "serving", diagnose(Snapshot(taken_at="", log=serving), preview=True)
 
 
-def told(answer: Diagnosis) -> str:
-    """The verdict, and each finding with its changes and sums."""
+def _told(answer: Diagnosis) -> str:
     head = f"{answer.verdict} {answer.phase}" if answer.phase else str(answer.verdict)
     return " | ".join((head, *map(_finding, answer.findings)))
 
@@ -104,8 +103,8 @@ def told(answer: Diagnosis) -> str:
 def _finding(found: Finding) -> str:
     sums = (f"{a.name} {number(a.value)} {a.unit}" for a in found.arithmetic)
     of = f" of {found.explained_by}" if found.explained_by else ""
-    parts = (f"{found.code}{of} {found.confidence}, {found.severity}", found.title, *map(_change, found.changes), *sums)
-    return "; ".join(parts)
+    told = (f"{found.code}{of} {found.confidence}, {found.severity}", found.title, *map(_change, found.changes), *sums)
+    return "; ".join(told)
 
 
 def _change(change: Change) -> str:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
 
 _GIB = 1 << 30
-_MOST_LAUNCH = 1 << 16
 _MOST_GIB = 1024
 _UNIT = re.compile(r"vllm@[A-Za-z0-9:_.\\-]{1,200}|[A-Za-z0-9:_.@\\-]{1,200}\.service")
 # How long the program before the pipe has for its first line; a socket is what sshd leaves open beside a command.

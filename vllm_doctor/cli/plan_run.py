@@ -15,20 +15,17 @@ from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
 from vllm_doctor.knowledge.hub import is_gguf, is_name, of_page, with_revision
-from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
 from vllm_doctor.plan.advice.choice.split import in_four_bits
 from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, safe
 from vllm_doctor.plan.advice.remedies import hardware, remedies
-from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.model.reading import ConfigError
 from vllm_doctor.plan.prediction.record import Prediction
+from vllm_doctor.plan.question.ask import PROBLEMS
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
 from vllm_doctor.records import excerpt
 from vllm_doctor.render import plan as render
-
-_PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
@@ -71,7 +68,7 @@ def run(o: PlanOptions) -> Exit:
         if o.sweep is not None:
             return _sweep(o)
         return _one(o)
-    except _PROBLEMS as problem:
+    except PROBLEMS as problem:
         raise UsageProblem(f"plan: {problem}") from None
 
 

@@ -21,12 +21,17 @@ def assigned(text: str) -> dict[str, str]:
     return dict(_assignments(text.replace("\r", "\n")))
 
 
+def paths(shown: str) -> list[str]:
+    """The files in `systemctl show`'s EnvironmentFiles, one a line."""
+    return [_SHOWN.sub("", entry.strip()) for entry in shown.splitlines()]
+
+
 def environment_files(shown: str) -> dict[str, str]:
     """What the files in `systemctl show`'s EnvironmentFiles (one a line) assign, the last one winning; a file that may
     not be read assigns nothing."""
     found: dict[str, str] = {}
-    for entry in shown.splitlines():
-        read = whole_file(_SHOWN.sub("", entry.strip()), _MOST_BYTES)
+    for path in paths(shown):
+        read = whole_file(path, _MOST_BYTES)
         if isinstance(read, Known):
             found.update(assigned(read.value.decode(errors="replace")))
     return found

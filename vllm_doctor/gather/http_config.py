@@ -12,7 +12,7 @@ from vllm_doctor.records.reading import Known
 
 _MOST = 1 << 16
 _NEEDED = "needed: Prometheus' http_config: basic_auth, authorization, tls_config"
-_HERE = {"localhost", "127.0.0.1", "::1"}
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Wrong(msgspec.Struct, frozen=True):
@@ -73,7 +73,7 @@ def read(name: str) -> Login | Wrong:
 def in_plain_text(url: str, login: Login) -> bool:
     """Whether the password would go over a network for all to read."""
     parts = urlsplit(url)
-    return bool(login.authorization) and parts.scheme == "http" and parts.hostname not in _HERE
+    return bool(login.authorization) and parts.scheme == "http" and parts.hostname not in LOOPBACK
 
 
 def _sent(told: _File, folder: Path) -> str | Wrong | None:

@@ -200,8 +200,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
     """What one unit tells; its host's cards and kernel are read beside it."""
     until = time.monotonic() + deadline_s
     state = chosen.unit
-    running = state.active_state in {"active", "activating", "deactivating", "reloading"}
-    pid = state.main_pid if running else None
+    pid = state.main_pid if state.running else None
     launch, env = _launch(chosen, pid)
     from_files = environment_files(state.properties.get("EnvironmentFiles", ""))
     flags = launch.value.flags if isinstance(launch, Known) else {}
@@ -216,7 +215,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
     )
     stands: Task[tuple[tuple[Setting, ...], bool]] = Task(lambda: (settings(state), is_rendered(state)))
     answered = asked.result(until, None)
-    if base is not None and running and answered is not None and "sent nothing" in (answered.health_error or ""):
+    if base is not None and state.running and answered is not None and "sent nothing" in (answered.health_error or ""):
         # A busy server may be slow; only one that stays silent for seconds is called silent.
         answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200
@@ -254,7 +253,7 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
             Unknown("metrics: no answer in time", f"curl -m 5 {shlex.quote(f'{base}/metrics')}"),
         ),
         machine=Known(host, "/proc") if host else Unknown("/proc was not read in time", "look at the load: uptime"),
-        probe=_probe(answered, base, running=running),
+        probe=_probe(answered, base, running=state.running),
         model_config=release.model_config(launch.value, env, state.properties.get("User"))
         if isinstance(launch, Known)
         else Unknown("the launch is unknown", f"systemctl cat {shlex.quote(state.name)}"),

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.gather.environment_file import paths
 from vllm_doctor.launch import unit_text
-from vllm_doctor.records.host import Setting, Unit
+from vllm_doctor.records.host import OF_CONFIG_FILE, Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
 from vllm_doctor.redact.names import is_secret_name
@@ -16,19 +17,16 @@ _MOST_BYTES = 1 << 18
 _MOST_LINES = 4000
 _OUTPUT = "StandardOutput"
 _OPTION = re.compile(r"([A-Za-z][\w-]{0,100})\s*:\s+(\S.{0,400}?)\s*(?:\s#.*)?")
-# The directive of a line of the file that vLLM's --config names.
-CONFIG = "--config"
 # The first line of templates/unit.service.j2.
 _RENDERED = re.compile(r"# Rendered by role vllm\b")
-_SHOWN = re.compile(r" \(ignore_errors=(?:yes|no)\)$")
 
 
 def settings(unit: Unit) -> tuple[Setting, ...]:
     """The lines that set the command line and the environment; none of a file that may not be read. Secrets are out."""
     files = ((unit.fragment,) if unit.fragment else ()) + unit.drop_ins
     found = [one for path in files for one in _of_unit_file(path)]
-    for entry in unit.properties.get("EnvironmentFiles", "").splitlines():
-        found += _of_environment_file(_SHOWN.sub("", entry.strip()))
+    for path in paths(unit.properties.get("EnvironmentFiles", "")):
+        found += _of_environment_file(path)
     return (*found, *_of_config(_config(found), unit.properties.get("User")))
 
 
@@ -61,7 +59,7 @@ def _of_config(path: str, user: str | None) -> Iterator[Setting]:
         found = _OPTION.fullmatch(line)
         if found is not None:
             value = "[hidden]" if is_secret_name(found[1]) else scrub(found[2])
-            yield Setting(path, number, CONFIG, f"{found[1]}: {value}")
+            yield Setting(path, number, OF_CONFIG_FILE, f"{found[1]}: {value}")
 
 
 def _lines(path: str, reader: str | None = None) -> list[str]:

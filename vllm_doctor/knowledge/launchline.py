@@ -9,7 +9,8 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import canonical
 from vllm_doctor.records.host import Launch
 
-_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
+# A word processor's quotes, and those that a shell and Python know.
+PLAIN_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _PAIR = Pattern(r"""\s*(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
 _NEXT = Pattern(r"""(?<=,)\s+(?:'([^']+)'|"([^"]+)"|([A-Za-z_]\w*))\s*[:=]\s*""")
 # Names under which a launch was printed for the model, in the order of trust.
@@ -20,7 +21,7 @@ _CONFIG_NAMES = {"max-seq-len": "max-model-len", "model": "model"}
 
 def from_log_arguments(text: str) -> Launch | None:
     """The launch in `non-default args: {…}` or `args: Namespace(…)`; None if the text holds neither."""
-    text = text.translate(_QUOTES)
+    text = text.translate(PLAIN_QUOTES)
     for start, end, explicit in (("non-default args:", "}", True), ("args: Namespace(", ")", False)):
         place = text.find(start)
         if place < 0:
@@ -39,7 +40,7 @@ def from_log_arguments(text: str) -> Launch | None:
 
 def from_engine_config(text: str) -> dict[str, str | bool]:
     """What the engine says it runs with (`Initializing a V1 LLM engine … with config:`), as options."""
-    _, found, body = text.translate(_QUOTES).partition("with config:")
+    _, found, body = text.translate(PLAIN_QUOTES).partition("with config:")
     config: dict[str, str | bool] = {}
     if not found:
         return config

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from vllm_doctor.knowledge.launchline import PLAIN_QUOTES
 from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError, serving
 
-# A word processor's quotes, for those that a shell knows.
-_QUOTES = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 _CALLS = frozenset({"LLM", "AsyncEngineArgs", "EngineArgs"})
 _MOST_NODES = 20_000
 
@@ -36,7 +35,7 @@ def read_source(text: str) -> Source:
         return found
     lines = [line for line in told.splitlines() if not line.lstrip().startswith("#")]
     slurm = any(line.lstrip().startswith("#SBATCH") for line in told.splitlines()) or told.startswith("srun ")
-    words = shlex.split("\n".join(lines).replace("\\\n", " ").translate(_QUOTES))
+    words = shlex.split("\n".join(lines).replace("\\\n", " ").translate(PLAIN_QUOTES))
     exported = {}
     while words[:1] == ["export"] and "=" in "".join(words[1:2]):
         name, _, value = words[1].partition("=")

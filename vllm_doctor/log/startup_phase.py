@@ -147,7 +147,7 @@ _GRAPHS = frozenset(
         "profile_cudagraph_memory",
     }
 )
-_SAMPLER = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
+SAMPLER_BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 _ENCODER = frozenset(
     {
         "embed_multimodal",
@@ -238,7 +238,7 @@ def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
             return StartupPhase.GRAPHS
         if present & _ENCODER:
             return StartupPhase.PROFILE_ENCODER
-        return StartupPhase.SAMPLER if present & _SAMPLER else None
+        return StartupPhase.SAMPLER if present & SAMPLER_BATCHES else None
     outer = min(steps, key=lambda s: s[1])[0]
     if outer is StartupPhase.SERVING:
         # A worker's busy loop also carries out the steps of the start; what it was doing stands further in.
@@ -248,7 +248,7 @@ def startup_phase_of(functions: Iterable[str]) -> StartupPhase | None:
         outer = min(inner, key=lambda s: s[1])[0] if inner else outer
     if present & _GRAPHS and outer in {StartupPhase.PROFILE, StartupPhase.WARMUP, StartupPhase.KV}:
         return StartupPhase.GRAPHS
-    if present & _SAMPLER and outer is StartupPhase.WARMUP:
+    if present & SAMPLER_BATCHES and outer is StartupPhase.WARMUP:
         return StartupPhase.SAMPLER
     if present & _ENCODER and outer in {StartupPhase.PROFILE, StartupPhase.SERVING}:
         return StartupPhase.PROFILE_ENCODER

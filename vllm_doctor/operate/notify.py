@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.gather.http_config import LOOPBACK
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records.finding import Diagnosis, subject
@@ -20,7 +21,6 @@ from vllm_doctor.redact.visible import visible
 
 DEADLINE_S = 10.0
 _MOST_FILE = 1 << 14
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class NotifyTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,7 +65,7 @@ def _is_safe(url: str) -> bool:
         host = parsed.hostname
     except ValueError:
         return False
-    plain = parsed.scheme == "http" and host in _LOOPBACK
+    plain = parsed.scheme == "http" and host in LOOPBACK
     return bool(host) and (parsed.scheme == "https" or plain) and parsed.username is None and url.isprintable()
 
 

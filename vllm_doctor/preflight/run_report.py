@@ -9,11 +9,10 @@ from pathlib import Path
 
 from vllm_doctor.preflight import report
 from vllm_doctor.preflight.records import Checked, Result
-from vllm_doctor.redact.launch import scrub_values
+from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values
 from vllm_doctor.redact.text import scrub
 from vllm_doctor.redact.visible import visible
 
-_SHORTEST_SECRET = 6  # characters; a shorter one would hide half of the text
 _LONGEST = 20_000  # characters of one text of a host
 _HEAD = ("host", "state", "changed", "answers", "what failed")
 
@@ -40,7 +39,7 @@ def secrets(values: object) -> Iterator[str]:
     if isinstance(values, list | tuple):
         for value in values:
             yield from secrets(value)
-    elif isinstance(values, str) and len(values) >= _SHORTEST_SECRET:
+    elif isinstance(values, str) and len(values) >= SHORTEST_SECRET:
         yield values
 
 

@@ -14,6 +14,10 @@ class Launch(msgspec.Struct, frozen=True):
     medium: str = ""
 
 
+# The directive of a line of the file that vLLM's own --config names.
+OF_CONFIG_FILE = "--config"
+
+
 class Setting(msgspec.Struct, frozen=True):
     """A line of a unit's files that sets its command line or its environment; `line` counts from 1."""
 
@@ -45,6 +49,11 @@ class Unit(msgspec.Struct, frozen=True):
     properties: dict[str, str] = {}
     settings: tuple[Setting, ...] = ()
     rendered: bool = False
+
+    @property
+    def running(self) -> bool:
+        """Has it a process, or is it about to have or to lose one?"""
+        return self.active_state in {"active", "activating", "deactivating", "reloading"}
 
     @property
     def drained(self) -> bool:

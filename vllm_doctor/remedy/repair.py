@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
-from vllm_doctor.records.host import Machine, Program, Setting, Unit, WeightFiles
+from vllm_doctor.records.host import OF_CONFIG_FILE, Machine, Program, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
@@ -17,8 +17,6 @@ from vllm_doctor.remedy.argv import at_once, exact, placed, written
 from vllm_doctor.remedy.dropin import quoted
 
 _PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL, _NO_PROGRAM = "VD510", "VD512", "VD511", "VD514"
-# A line of the file that vLLM's --config names (gather/unit_files.py).
-_CONFIG = "--config"
 _START = "start it"
 _FROM_FILE = "EnvironmentFile"
 _VARIABLE = re.compile(r"\$(?:\{(\w{1,100})\}|(\w{1,100}))")
@@ -112,15 +110,14 @@ def _start(unit: Unit, *, reload: bool, failing: bool) -> str:
     """What starts it. A run that is still starting does not end on SIGTERM; one that fails serves nobody, so it is not
     waited for."""
     name = shlex.quote(unit.name)
-    running = unit.active_state in {"active", "activating", "deactivating", "reloading"}
-    lost = failing and running and unit.sub_state != "auto-restart"
+    lost = failing and unit.running and unit.sub_state != "auto-restart"
     end = f"systemctl kill -s KILL {name}; " if lost else ""
     again = f"systemctl reset-failed {name}; {end}systemctl restart {name}"
     line = (
         f"systemctl daemon-reload && {again}" if reload or unit.properties.get("NeedDaemonReload") == "yes" else again
     )
     wait = unit.properties.get("TimeoutStopUSec")
-    return f"{line}   # may take {wait} until the old run has stopped" if running and wait and not lost else line
+    return f"{line}   # may take {wait} until the old run has stopped" if unit.running and wait and not lost else line
 
 
 class SettingPlace(msgspec.Struct, frozen=True):
@@ -174,14 +171,14 @@ def _through_a_variable(unit: Unit, line: Setting, name: str, rendered: str | No
 def _in_config(unit: Unit, name: str) -> SettingPlace | None:
     """The line of vLLM's own --config file; what the command line says would win over it."""
     for one in reversed(unit.settings):
-        if one.directive == _CONFIG and one.text.partition(":")[0].replace("_", "-") == name:
+        if one.directive == OF_CONFIG_FILE and one.text.partition(":")[0].replace("_", "-") == name:
             return SettingPlace(one, one.text, one.text, None)
     return None
 
 
 def _variable(unit: Unit, name: str) -> SettingPlace | None:
     for one in reversed(unit.settings):
-        if one.directive in {"ExecStart", _CONFIG}:
+        if one.directive in {"ExecStart", OF_CONFIG_FILE}:
             continue
         found = next((w for w in one.text.split() if w.strip('"').startswith(f"{name}=")), None)
         if found is not None:
@@ -204,9 +201,9 @@ def _edit(place: SettingPlace, change: Change, added: str = "") -> tuple[str, ..
     as it is told."""
     if "[hidden]" in place.text or place.text not in place.setting.text or not exact(change):
         return ()
-    if place.setting.directive == _CONFIG and added:
+    if place.setting.directive == OF_CONFIG_FILE and added:
         return ()
-    if place.setting.directive == _CONFIG and change.after is None:
+    if place.setting.directive == OF_CONFIG_FILE and change.after is None:
         return (f"sed -i {place.setting.line}d {shlex.quote(place.setting.path)}",)
     new = " ".join(filter(None, (_new(place, change), added)))
     spaced = next((t for t in (f" {place.text}", f"{place.text} ") if t in place.setting.text), place.text)
@@ -223,7 +220,7 @@ def _new(place: SettingPlace, change: Change) -> str:
     """What is to stand there: nothing, what the unit's own file has, or the value of the change."""
     if change.kind is ChangeKind.ENV:
         return f"{change.variable or change.name}={change.after}" if change.after is not None else ""
-    if place.setting.directive == _CONFIG:
+    if place.setting.directive == OF_CONFIG_FILE:
         return f"{place.text.partition(':')[0]}: {json.dumps(change.after)}"
     if place.rendered is not None and place.rendered != place.text and _cures(place.rendered, change):
         return place.rendered

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from vllm_doctor.records.finding import Arithmetic, Diagnosis, Evidence, Finding
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import at_once
@@ -14,7 +15,6 @@ from vllm_doctor.render.text import figure
 from vllm_doctor.render.words import SIGNALS
 from vllm_doctor.rules.chart import NODES
 
-_HIDDEN = "[hidden]"
 # Where most figures are from: the very line that stands above them.
 _PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
 
@@ -116,7 +116,7 @@ def emergency(finding: Finding, unit: str | None, argv: tuple[str, ...]) -> list
     wanted = dropin.text(finding.code, argv, at_once(finding.changes))
     if wanted is None:
         return []
-    if _HIDDEN in wanted:
+    if HIDDEN in wanted:
         return [f"systemctl edit {shlex.quote(unit)}   (the command line carries a secret, so it is not printed here)"]
     place, name = shlex.quote(dropin.path(unit)), shlex.quote(unit)
     return [

@@ -4,6 +4,7 @@ import ast
 import json
 from itertools import islice
 
+from vllm_doctor.launch import container
 from vllm_doctor.launch.write import option
 from vllm_doctor.log.match import says
 from vllm_doctor.log.torch_oom import TorchOom
@@ -166,7 +167,7 @@ def medium(case: Case) -> str:
     program = given.argv[0].rsplit("/", 1)[-1] if given is not None and given.argv else ""
     if given is not None and given.medium not in {"", "command"}:
         return given.medium
-    if program in {"docker", "podman", "nerdctl"}:
+    if program in container.RUNTIMES:
         return "docker"
     run = case.run
     if run is None:

@@ -32,7 +32,7 @@ class BrokenCheck:
     asked: frozenset[str] = frozenset()  # all names of the test
 
 
-_UNKNOWN = UnknownValue()
+UNKNOWN = UnknownValue()
 _SIGNS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.Lt: ("of {} or more", operator.lt),
     ast.LtE: ("above {}", operator.le),
@@ -112,7 +112,7 @@ class OptionTest:
                 return tuple(self.value(part) for part in parts)
             case ast.UnaryOp(op=ast.USub(), operand=inner):
                 number = self.value(inner)
-                return -number if isinstance(number, int | float) else _UNKNOWN
+                return -number if isinstance(number, int | float) else UNKNOWN
             case ast.UnaryOp(op=ast.Not(), operand=inner):
                 value = self.value(inner)
                 return value if isinstance(value, UnknownValue) else not value
@@ -121,7 +121,7 @@ class OptionTest:
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compared(left, ops, others)
             case _:
-                return _UNKNOWN
+                return UNKNOWN
 
     def _joined(self, parts: list[ast.expr], *, all_of: bool) -> object:
         """One part that decides it settles the whole, whatever nobody knows of the others."""
@@ -132,20 +132,20 @@ class OptionTest:
                 known = False
             elif bool(value) is not all_of:
                 return not all_of
-        return all_of if known else _UNKNOWN
+        return all_of if known else UNKNOWN
 
     def _compared(self, left: ast.expr, ops: list[ast.cmpop], others: list[ast.expr]) -> object:
         one = self.value(left)
         for op, node in zip(ops, others, strict=True):
             other = self.value(node)
             if isinstance(one, UnknownValue) or isinstance(other, UnknownValue):
-                return _UNKNOWN
+                return UNKNOWN
             if isinstance(other, tuple) and any(isinstance(part, UnknownValue) for part in other):
-                return _UNKNOWN
+                return UNKNOWN
             try:
                 holds = _SIGNS[type(op)][1](one, other)
             except TypeError:
-                return _UNKNOWN
+                return UNKNOWN
             if not holds:
                 return False
             one = other
@@ -174,8 +174,8 @@ class _Keys(OptionTest):
             found: object = versions.literal(self.defaults.get(name))
         else:
             fact = versions.flag(name.replace("_", "-"), self.at)
-            found = fact.default if fact is not None else _UNKNOWN
-        return _UNKNOWN if isinstance(found, versions.Expression) else found
+            found = fact.default if fact is not None else UNKNOWN
+        return UNKNOWN if isinstance(found, versions.Expression) else found
 
 
 _COUNTS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -201,8 +201,8 @@ def _dotted(node: ast.expr) -> str:
 def _counted(one: object, op: type[ast.operator], other: object) -> object:
     """A sum of whole numbers; of anything else nobody knows."""
     if not isinstance(one, int) or not isinstance(other, int) or op not in _COUNTS:
-        return _UNKNOWN
-    return _COUNTS[op](one, other) if other or op not in {ast.Mod, ast.FloorDiv} else _UNKNOWN
+        return UNKNOWN
+    return _COUNTS[op](one, other) if other or op not in {ast.Mod, ast.FloorDiv} else UNKNOWN
 
 
 def _held(node: ast.expr, ask: OptionTest) -> Iterator[ast.expr]:

@@ -15,13 +15,12 @@ from functools import cache
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.parser.checks import OptionTest, UnknownValue
+from vllm_doctor.knowledge.parser.checks import UNKNOWN, OptionTest
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.launch.together import option_value
 from vllm_doctor.plan.model.architecture import Architecture
 
-_UNKNOWN = UnknownValue()
 # The option that makes a part of the configuration, where it is there only if asked for.
 _ASKED_FOR = {
     "speculative": "speculative-config",
@@ -72,21 +71,21 @@ class _Launch(OptionTest):
         if name in self.facts:
             return self.facts[name]
         if part == "platform":
-            return True if key in _CUDA else False if key in _OTHERS else _UNKNOWN
+            return True if key in _CUDA else False if key in _OTHERS else UNKNOWN
         if not key:
             option = _ASKED_FOR.get(part)
-            return _UNKNOWN if option is None else self.flags[option] if self.flags.get(option) else None
+            return UNKNOWN if option is None else self.flags[option] if self.flags.get(option) else None
         if name in self.moved:
-            return _UNKNOWN
+            return UNKNOWN
         if self.given(name):
             option = str(self.option(name))
             if name in self.options:
                 return option_value(option, self.flags[option], self.version)
             return _object(self.flags[option])[key]
         if name in self.filled or name not in self.defaults:
-            return _UNKNOWN
+            return UNKNOWN
         found = versions.literal(self.defaults[name])
-        return _UNKNOWN if isinstance(found, versions.Expression) else found
+        return UNKNOWN if isinstance(found, versions.Expression) else found
 
     def shown(self, name: str) -> str:
         if name in _WORDS:

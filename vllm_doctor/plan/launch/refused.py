@@ -11,13 +11,13 @@ from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags, whole
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import AWQ_METHODS, GPTQ_METHODS
 
 # Model types that float16 overflows (config/model.py _FLOAT16_NOT_SUPPORTED_MODELS).
 NOT_IN_FLOAT16 = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 # Names by which a checkpoint of one kind may be asked for (the methods' override_quantization_method). A name that is
 # in no kind is not judged: it may be a plugin's.
-_AWQ = frozenset({"awq", "awq_marlin", "auto_awq"})
-_GPTQ = frozenset({"gptq", "gptq_marlin", "auto_gptq"})
+_AWQ, _GPTQ = frozenset(AWQ_METHODS), frozenset(GPTQ_METHODS)
 _KINDS = (
     _AWQ,
     frozenset({"gptq", "gptq_marlin", "gptq_marlin_24", "gptq_bitblas", "auto_gptq", "exllamav2"}),

@@ -9,6 +9,8 @@ import msgspec
 from vllm_doctor.plan.model.reading import Section
 
 LayerKind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
+# What keeps a state of one size, whatever the number of tokens.
+RECURRENT: frozenset[str] = frozenset({"linear", "mamba", "conv"})
 
 
 class Mla(msgspec.Struct, frozen=True):
@@ -142,4 +144,4 @@ class Architecture(msgspec.Struct, frozen=True):
     @property
     def hybrid(self) -> bool:
         """Has recurrent state beside attention."""
-        return any(a.kind in {"linear", "mamba", "conv"} for a in self.layers)
+        return any(a.kind in RECURRENT for a in self.layers)

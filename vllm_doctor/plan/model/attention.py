@@ -1,6 +1,6 @@
 """From config.json to the attention of one layer: its heads, its latent ranks, its indexer."""
 
-from vllm_doctor.plan.model.architecture import Attention, LayerKind, Mla
+from vllm_doctor.plan.model.architecture import RECURRENT, Attention, LayerKind, Mla
 from vllm_doctor.plan.model.reading import Section
 
 
@@ -44,7 +44,7 @@ def attention_of(  # noqa: PLR0917
     count: int,
 ) -> Attention:
     """What layer `index` of `count` attends with: nothing where a mixer stands in its place."""
-    if kind in {"linear", "mamba", "conv", "none"}:
+    if kind in RECURRENT or kind == "none":
         return Attention(kind, 0, 0, 0, 0)
     if mla is not None and kind == "full":
         return Attention("mla", heads, 1, mla.kv_rank + mla.rope, 0, indexed=_indexed(text, mla, index))

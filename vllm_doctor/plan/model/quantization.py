@@ -54,6 +54,10 @@ MXFP8 = Format("mxfp8", 8, 32, 1.0)
 BNB4 = Format("bnb4", 4, 64, 4.0)
 BNB8 = Format("bnb8", 8, 0)
 
+# The methods among which vLLM chooses for such a checkpoint, best first (their override_quantization_method).
+AWQ_METHODS = ("auto_awq", "awq_marlin", "awq")
+GPTQ_METHODS = ("auto_gptq", "gptq_marlin", "gptq")
+
 # Bits per weight of GGUF types: block bytes over block values (ggml-common.h).
 GGUF_BITS = {
     "F32": 32.0,

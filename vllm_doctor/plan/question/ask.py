@@ -23,7 +23,8 @@ from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.question.planner import Planner, PlanProblem, card_of
 
 OptionValue = str | bool | None
-_PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
+# Why there is no plan: what was asked, the model, the launch or a value of it.
+PROBLEMS = (PlanProblem, ConfigError, LaunchError, SettingError)
 # Changes of these move the weights of one GPU, so that what was logged of them no longer holds.
 _WEIGHTS = frozenset(
     {
@@ -86,7 +87,7 @@ class Foresight(msgspec.Struct, frozen=True):
             pool = self.pool_gib + change
             then = predict(planner.arch, then.settings, None, None, KnownTerms(available_kv_gib=pool))
             return _told(then, pool + _ROUNDING + _OFF * abs(change))
-        except _PROBLEMS:
+        except PROBLEMS:
             return None
 
     def further(self, flag: str, value: float) -> int | float | None:
@@ -120,7 +121,7 @@ def foresee(start: KnownStart) -> Foresight | None:
             known=KnownTerms(weights_gib=start.weights_gib),
         )
         now = planner.predict()
-    except _PROBLEMS:
+    except PROBLEMS:
         return None
     return Foresight(planner, now, start.pool_gib) if not now.settings.refusals else None
 

@@ -12,12 +12,13 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.online import MICROSCALED, SHORTHANDS
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.quantization import AWQ_METHODS, GPTQ_METHODS
 
 # The methods among which vLLM chooses for what a checkpoint calls itself, best first
 # (config/model.py _verify_quantization and the methods' override_quantization_method).
 _METHODS: dict[str, tuple[str, ...]] = {
-    "awq": ("auto_awq", "awq_marlin", "awq"),
-    "gptq": ("auto_gptq", "gptq_marlin", "gptq"),
+    "awq": AWQ_METHODS,
+    "gptq": GPTQ_METHODS,
     "auto-round": ("inc", "auto-round", "gptq_marlin", "gptq"),
     "mxfp4": ("gpt_oss_mxfp4", "mxfp4"),
     "modelopt": ("modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8"),

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import Architecture, Mla
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
 from vllm_doctor.plan.terms.pages import state_bytes
@@ -361,7 +361,7 @@ def _v0_states(a: Architecture, s: Settings) -> Term | None:
     pass (models/mamba_cache.py MambaCacheManager); None where there are none."""
     if s.engine != "V0" or a.linear is None or not a.hybrid:
         return None
-    count = sum(layer.kind in {"linear", "mamba", "conv"} for layer in a.layers) // s.parallel.pp
+    count = sum(layer.kind in RECURRENT for layer in a.layers) // s.parallel.pp
     each = state_bytes(a, s, a.linear)
     return Term(
         "recurrent states",

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import Architecture, Attention, Linear
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear
 from vllm_doctor.plan.model.families import ENCODER_ONLY
 from vllm_doctor.plan.terms.kv import CacheKind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
 
@@ -125,7 +125,7 @@ def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> 
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
 
-_NO_TOKENS = frozenset({"linear", "mamba", "conv", "none"})
+_NO_TOKENS = RECURRENT | {"none"}
 
 
 def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list[Spec]:
@@ -147,7 +147,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
     out: list[Spec] = []
     for i in layers:
         layer = a.layers[i]
-        if layer.kind in {"linear", "mamba", "conv"}:
+        if layer.kind in RECURRENT:
             if s.engine == "V1":
                 kept = s.draft_tokens + (1 if checkpoint else 0)
                 out.append(Spec("mamba", block, state_bytes=state, spec_blocks=kept, padded=padded))

@@ -13,7 +13,7 @@ from math import ceil
 import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel
-from vllm_doctor.plan.model.architecture import Architecture, Attention, Vision
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Vision
 from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
 
@@ -179,7 +179,7 @@ def _mlp(a: Architecture, p: str, width: float) -> Iterator[Matrix]:
 def layer_matrices(a: Architecture, index: int, par: Parallel, prefix: str) -> Iterator[Matrix]:
     """The matrices of one layer as one rank holds them, under the names of the checkpoint."""
     p, layer = f"{prefix}.{index}", a.layers[index]
-    if layer.kind in {"linear", "mamba", "conv"}:
+    if layer.kind in RECURRENT:
         yield from _recurrent(a, p, par.tp)
     elif layer.kind != "none":
         yield from _attention(a, layer, p, par.tp)

@@ -3,7 +3,7 @@
 from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantization
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
-from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.startup_phase import SAMPLER_BATCHES, StartupPhase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
 from vllm_doctor.rules.outcome import NotHere, Unseen
@@ -11,8 +11,6 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
-
-_BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})
 
 
 def dummy_batch(fault: Fault) -> bool:
@@ -22,7 +20,8 @@ def dummy_batch(fault: Fault) -> bool:
     codes = [f.code for link in crash.links for f in link.frames] if crash is not None else []
     if fault.startup_phase is StartupPhase.PROFILE and _in_v0_sampler(fault):
         return True
-    return bool(_BATCHES & set(fault.functions)) or any(f"{name}(" in code for code in codes for name in _BATCHES)
+    shown = any(f"{name}(" in code for code in codes for name in SAMPLER_BATCHES)
+    return shown or bool(SAMPLER_BATCHES & set(fault.functions))
 
 
 def _in_v0_sampler(fault: Fault) -> bool:

@@ -9,12 +9,12 @@ from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.temporary import until
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Severity
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.unit_launch import command_words, effective, of_its_file
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, inventory_var, thing
 
-_HIDDEN = "[hidden]"
 _MOST = 6
 
 
@@ -140,7 +140,7 @@ def _differences(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[tuple[st
     return tuple(
         (name, _option(name, flags.get(name)), _option(name, others.get(name)))
         for name in [*flags, *(name for name in others if name not in flags)]
-        if flags.get(name) != others.get(name) and _HIDDEN not in {flags.get(name), others.get(name)}
+        if flags.get(name) != others.get(name) and HIDDEN not in {flags.get(name), others.get(name)}
     )
 
 
