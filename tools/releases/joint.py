@@ -66,6 +66,7 @@ class Joint:
         handed = handed_on(wheel, taken)
         self.options = {f"{_part(name)}.{key}": option for name, made in handed.items() for key, option in made.items()}
         self.moved, self.filled = _changed(wheel)
+        self.decided: set[int] = set()  # the `raise` lines behind the tests that were written down, by their nodes' ids
 
     def tests(self) -> dict[str, dict[str, object]]:
         """Expression → options, defaults and moved names of the fields in it."""
@@ -73,10 +74,11 @@ class Joint:
         for part, functions in self.functions.items():
             behind = [f"({part} is not None)"] if part in _OPTIONAL else []
             for function in filter(_validates, functions.values()):
-                for found in self._of(function.body, behind, _inside(part, function), _DEPTH):
+                for found, line in self._of(function.body, behind, _inside(part, function), _DEPTH):
                     test = _folded(found)
                     if test not in {"True", "False"} and _decidable(test):
                         made[test] = self._record(test)
+                        self.decided.add(id(line))
         return {test: made[test] for test in sorted(made)}
 
     def _record(self, test: str) -> dict[str, object]:
@@ -95,7 +97,7 @@ class Joint:
         plain = self.listed.default(default) if default is not None else None
         return plain if plain is not None and literal(plain) else None
 
-    def _of(self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int) -> Iterator[str]:
+    def _of(self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int) -> Iterator[tuple[str, ast.Raise]]:
         behind = list(behind)
         for line in lines:
             match line:
@@ -121,7 +123,7 @@ class Joint:
                     yield from self._of(body, behind, here, depth)
                 case ast.Raise():
                     if behind:
-                        yield _and(behind)
+                        yield _and(behind), line
                     return
                 case ast.Return():
                     return
@@ -135,7 +137,9 @@ class Joint:
             return replace(here, lists={**here.lists, name: []})
         return replace(here, local={**here.local, name: self._written(value, here)})
 
-    def _called(self, called: ast.Attribute, behind: list[str], here: _Here, depth: int) -> Iterator[str]:
+    def _called(
+        self, called: ast.Attribute, behind: list[str], here: _Here, depth: int
+    ) -> Iterator[tuple[str, ast.Raise]]:
         of = self._written(called.value, here)
         part = "" if of == "self" else of
         function = self.functions.get(part, {}).get(called.attr)

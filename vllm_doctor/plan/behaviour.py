@@ -157,6 +157,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refuses_e5m2_of_packed: bool
     refuses_ordered_groups: bool
     refuses_sparse_checkpoints: bool
+    triton_tiles_of_32: bool
+    v0_refuses_beside_encoders: bool
+    step_holds_drafts_of_adapters: bool
+    names_bart_plugin: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

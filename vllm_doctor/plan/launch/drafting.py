@@ -73,6 +73,7 @@ def refused(  # noqa: PLR0917
     engine: Engine,
     stages: int,
     v2: bool,
+    seqs: int,
 ) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts."""
     if method is None:
@@ -95,3 +96,7 @@ def refused(  # noqa: PLR0917
         yield Refusal("--async-scheduling", "set", f"no --async-scheduling: {method} drafts need the step's end")
     if method in _BEYOND and does.reserves_drafts and step <= drafts:
         yield Refusal("--max-num-batched-tokens", str(step), f"more than {drafts}, the drafted tokens of one request")
+    least = seqs * (drafts + 1)
+    if does.step_holds_drafts_of_adapters and flags.on("enable-lora", default=False) and step < least:
+        needed = f"at least {least}: --max-num-seqs {seqs}, each with {drafts} drafted tokens, with adapters"
+        yield Refusal("--max-num-batched-tokens", str(step), needed)

@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import drafting, joint, traits
+from vllm_doctor.plan.launch import drafting, encoder_decoder, joint, traits
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
@@ -177,8 +177,7 @@ def resolve(  # noqa: PLR0917
     """All settings of a launch; `draft_model` is the drafter's architecture, where it is a model of its own. Raises
     SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
     flags, env = Flags(line), _read(line.env, version)
-    notes, does = list(line.notes), behaviour(version)
-    refusals = [one for one in line.refusals if not _overridden(one, arch, does)]
+    refusals, notes, does = _told(line, arch, behaviour(version)), list(line.notes), behaviour(version)
     pooling, quant = _pools(flags, arch), flags.text("quantization")
     gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
     method, draft = _speculative(flags, arch)
@@ -246,7 +245,12 @@ def resolve(  # noqa: PLR0917
     mm = flags.object("limit-mm-per-prompt")
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and _v2(version, env, arch, quantized)
-    refusals += drafting.refused(flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2)
+    refusals += drafting.refused(
+        flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2, seqs=seqs
+    )
+    refusals += encoder_decoder.refused(
+        flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}
+    )
     refusals += joint.refusals(
         flags.values,
         version,
@@ -339,11 +343,12 @@ def resolve(  # noqa: PLR0917
     )
 
 
-def _overridden(refusal: Refusal, arch: Architecture, does: Behaviour) -> bool:
-    """Does the checkpoint's own method replace the name that --quantization has, whichever that is?"""
-    config = arch.quantization
-    stored = config.text("quant_method") if config is not None else ""
-    return refusal.flag == "--quantization" and stored == "auto-round" and does.auto_round_as_inc
+def _told(line: LaunchLine, arch: Architecture, does: Behaviour) -> list[Refusal]:
+    """What is refused of the line alone, but for a name of --quantization that the checkpoint's own method replaces,
+    whichever it is."""
+    stored = arch.quantization.text("quant_method") if arch.quantization is not None else ""
+    replaced = stored == "auto-round" and does.auto_round_as_inc
+    return [one for one in line.refusals if not (replaced and one.flag == "--quantization")]
 
 
 def _gguf(model: str, does: Behaviour) -> str | None:

@@ -16,6 +16,16 @@ from vllm_doctor.plan.model.families import WEIGHED, generating
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
 
+# Encoder-decoders that the registry of vLLM sends to a plugin (models/registry.py _OOT_SUPPORTED_MODELS).
+_BY_PLUGIN = frozenset(
+    {
+        "BartModel",
+        "BartForConditionalGeneration",
+        "Florence2ForConditionalGeneration",
+        "MBartForConditionalGeneration",
+    }
+)
+
 
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """A cache of another plain type than the model's, where the release refuses that; an architecture that only later
@@ -56,6 +66,11 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     table = history("models", "architectures")
     if _refused(a, s):
         pass  # said already
+    elif _lacks(a, s) and a.name in _BY_PLUGIN and s.does.names_bart_plugin:
+        yield (
+            f"vLLM {s.version} leaves {a.name} to a plugin (https://github.com/vllm-project/bart-plugin): whether that "
+            f"is installed no launch shows, and no start of it was compared with a plan"
+        )
     elif _lacks(a, s):
         yield f"vLLM {s.version} has no model code for {a.name}{_when(table, a.name, s.version)}"
     elif a.encoder_decoder and a.model_type != "whisper":
