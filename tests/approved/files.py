@@ -10,6 +10,7 @@ from tests.approved import (
     diagnoses,
     engines,
     media,
+    odd_lines,
     places,
     plan_options,
     plan_sweeps,
@@ -32,6 +33,7 @@ def made() -> dict[Path, Callable[[], str]]:
         "bounds": ("txt", bounds.kinds(), bounds.answers),
         "diagnoses": ("yaml", diagnoses.codes(), diagnoses.answers),
         "engines": ("txt", engines.models(), engines.answers),
+        "odd_lines": ("txt", odd_lines.kinds(), odd_lines.answers),
         "places": ("txt", places.kinds(), places.answers),
         "plans": ("txt", plans.launches(), plans.answers),
         "plan_sweeps": ("txt", plans.launches(), plan_sweeps.answers),
@@ -55,6 +57,7 @@ def present() -> set[Path]:
     """The files that lie there."""
     kinds = (
         "engines",
+        "odd_lines",
         "places",
         "plans",
         "plan_sweeps",

@@ -20,6 +20,7 @@ import msgspec
 
 from tests.approved import askers
 from tests.approved.readings import DOCUMENTS, flat, proc
+from tests.approved.strays import strays
 from vllm_doctor.gather import containers, hub, journal, live, place, procfs, systemd
 from vllm_doctor.gather.http import HttpOutcome, NoResponse, Response
 from vllm_doctor.gather.inspected import Inspected
@@ -170,7 +171,13 @@ def _units() -> dict[str, systemd.Found]:
 
 @cache
 def _kinds() -> dict[str, Callable[[], Iterator[str]]]:
-    return {"containers": _of_containers, "units": _of_units, "processes": _of_processes, "host": _of_host}
+    return {
+        "containers": _of_containers,
+        "units": _of_units,
+        "processes": _of_processes,
+        "host": _of_host,
+        "strays": strays,
+    }
 
 
 @cache

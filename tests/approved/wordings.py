@@ -68,10 +68,10 @@ def _asked(family: str) -> Iterator[Message]:
 def _block(message: Message) -> Iterator[str]:
     yield f"{message.id}:"
     for at, sample in enumerate(message.samples, 1):
-        told: dict[str, list[str]] = {}
+        by_answer: dict[str, list[str]] = {}
         for run, answer in runs(sample):
-            told.setdefault(_told(answer), []).append(run)
-        for text, alike in told.items():
+            by_answer.setdefault(told(answer), []).append(run)
+        for text, alike in by_answer.items():
             yield f"  {at}, {', '.join(alike)}: {text}"
 
 
@@ -95,7 +95,8 @@ def runs(sample: WordingSample) -> Iterator[tuple[str, Diagnosis]]:
     yield "serving", diagnose(Snapshot(taken_at="", log=serving), preview=True)
 
 
-def _told(answer: Diagnosis) -> str:
+def told(answer: Diagnosis) -> str:
+    """The verdict, and each finding with its changes and sums."""
     head = f"{answer.verdict} {answer.phase}" if answer.phase else str(answer.verdict)
     return " | ".join((head, *map(_finding, answer.findings)))
 
@@ -103,8 +104,8 @@ def _told(answer: Diagnosis) -> str:
 def _finding(found: Finding) -> str:
     sums = (f"{a.name} {number(a.value)} {a.unit}" for a in found.arithmetic)
     of = f" of {found.explained_by}" if found.explained_by else ""
-    told = (f"{found.code}{of} {found.confidence}, {found.severity}", found.title, *map(_change, found.changes), *sums)
-    return "; ".join(told)
+    parts = (f"{found.code}{of} {found.confidence}, {found.severity}", found.title, *map(_change, found.changes), *sums)
+    return "; ".join(parts)
 
 
 def _change(change: Change) -> str:

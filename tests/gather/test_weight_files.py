@@ -1,7 +1,9 @@
 """Weight files that are not whole, told by their own headers."""
 
+import grp
 import json
 import os
+import pwd
 import shutil
 import tempfile
 from pathlib import Path
@@ -108,3 +110,42 @@ def test_what_the_services_user_may_not_read_is_told_with_its_owner(tmp_path: Pa
         assert (found.denied, found.checked) == ("", 1)
     finally:
         shutil.rmtree(model.parent)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a folder that another user may not read")
+@pytest.mark.parametrize(
+    ("step", "mode", "group", "denied"),
+    [
+        # of the folder above, the model's folder, its config.json; the group is the service user's, which a reader adds
+        ("above", 0o711, 0, None),  # passing through is enough
+        ("above", 0o710, 0, "above"),
+        ("above", 0o710, 65534, None),
+        ("above", 0o701, 65534, "above"),  # the group's bits hold for the group, not the others'
+        ("model", 0o755, 0, None),
+        ("model", 0o751, 0, "model"),  # its names are read too
+        ("model", 0o754, 0, "model"),
+        ("model", 0o750, 65534, None),
+        ("config.json", 0o644, 0, None),
+        ("config.json", 0o641, 0, "config.json"),
+        ("config.json", 0o640, 65534, None),
+    ],
+)
+def test_each_step_to_the_weights_needs_its_own_bits(step: str, mode: int, group: int, denied: str | None) -> None:
+    above = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    steps = {"above": above, "model": above / "model", "config.json": above / "model" / "config.json"}
+    try:
+        above.chmod(0o755)
+        steps["model"].mkdir(mode=0o755)
+        steps["config.json"].write_text("{}")
+        steps["config.json"].chmod(0o644)
+        safetensors(steps["model"] / "a.safetensors", 64)
+        os.chown(steps[step], 0, group)
+        steps[step].chmod(mode)
+        found = checked(str(steps["model"]), "nobody")
+        assert found is not None
+        assert found.denied == ("" if denied is None else str(steps[denied]))
+        # Of the model's own folder and files the service's group may be let in; not of what lies above.
+        own = grp.getgrgid(pwd.getpwnam("nobody").pw_gid).gr_name
+        assert found.group == (own if denied in {"model", "config.json"} else "")
+    finally:
+        shutil.rmtree(above)

@@ -103,14 +103,14 @@ def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
         return max(_image_tokens(v, s), _qwen2_video(v, s))
     if "qwen" in v.kind:
         return _image_tokens(v, s)
-    side = v.image_size // (v.patch * max(1, v.merge))
+    side = v.image_size // (v.patch * v.merge)
     return min(side * side, a.context)
 
 
 def _image_tokens(v: Vision, s: Settings) -> int:
     if s.image_pixels is None:
         return QWEN_IMAGE
-    return max(1, min(QWEN_IMAGE, s.image_pixels // (v.patch * max(1, v.merge)) ** 2))
+    return max(1, min(QWEN_IMAGE, s.image_pixels // (v.patch * v.merge) ** 2))
 
 
 def _qwen2_video(v: Vision, s: Settings) -> int:

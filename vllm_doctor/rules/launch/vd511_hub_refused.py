@@ -74,7 +74,8 @@ def judge(case: Case) -> Outcome:
         if root is None or root.crash is None or not any(_asks(link) for link in root.crash.links):
             return fault
         fault = root
-    if case.run is not None and case.run.client is not None:
+    asked = fault.crash is not None and any(says(file, "call-of-an-api-client") for file in fault.crash.files)
+    if asked or (case.run is not None and case.run.client is not None):
         return NotHere("a client of the server wrote this")
     why = _why(case, fault)
     return finding(

@@ -28,13 +28,23 @@ def judge(case: Case) -> Outcome:
         return Clear("an import failed while vLLM inspected the architecture")
     if fault.ids & frozenset(ARCHITECTURE) == {"arch-inspect"}:
         return _not_imported(case, fault)
+    # Transformers reads GGUF files of fewer architectures than vLLM serves.
+    gguf = "arch-gguf" in fault.ids
     return finding(
         RULE,
+        title="Transformers does not read a GGUF file of this architecture" if gguf else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *ARCHITECTURE),
-        changes=(_release(case, fault), _draft(case, fault)),
-        refute="the model card names this vLLM version or an older one",
+        changes=(_other_files(case) if gguf else None, _release(case, fault), _draft(case, fault)),
+        refute="the installed Transformers lists it among GGUF_SUPPORTED_ARCHITECTURES (modeling_gguf_pytorch_utils.py)"
+        if gguf
+        else "the model card names this vLLM version or an older one",
     )
+
+
+def _other_files(case: Case) -> Change | None:
+    why = "the same model as safetensors, in FP8, AWQ or GPTQ where memory is short: vLLM reads those by itself"
+    return set_flag(case, "model", None, Direction.CHANGE, why)
 
 
 def _not_imported(case: Case, fault: Fault) -> Finding:

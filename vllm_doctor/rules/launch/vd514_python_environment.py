@@ -42,6 +42,7 @@ _IDS = (
     "nvcc-not-there",
     "ninja-missing",
     "program-missing",
+    "program-denied",
     "program-not-there",
     "nvcc-arch",
     "toolkit-headers",
@@ -93,6 +94,14 @@ _IN_IMAGE = thing(
     "the image has no such program in its PATH: give the program's full path there, or "
     "python3 -m vllm.entrypoints.openai.api_server, or an image that has it, as vllm/vllm-openai",
     command="docker run --rm --entrypoint sh IMAGE -c 'command -v vllm python3; ls -d /opt/*/bin/vllm'",
+)
+_MAY_RUN = thing(
+    ChangeKind.OS,
+    "service-user",
+    Direction.CHANGE,
+    "run it as a user who may enter each folder of its path and run the file: in a pod the image's own user "
+    "(securityContext.runAsUser, on OpenShift a constraint that allows it), on a host the owner of the environment",
+    command="id; namei -l /opt/venv/bin/vllm   # every folder needs x for this user",
 )
 _ON_LINUX = thing(
     ChangeKind.OS,
@@ -199,6 +208,8 @@ def judge(case: Case) -> Outcome:
             if (missing and not fault.ids) or (module is not None and module.changes) or "glibc-old" in fault.ids
             else _IN_IMAGE
             if fault.fields("program-missing").get("container")
+            else _MAY_RUN
+            if "program-denied" in fault.ids
             else _program(case)
             if fault.ids & _PROGRAM
             else _repair(case),
@@ -333,6 +344,8 @@ def _newer_system(fault: Fault) -> Change | None:
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
     if unfit:
         return f"vLLM cannot compile kernels: it needs {unfit}"
+    if "program-denied" in fault.ids:
+        return "The program may not be run by this user"
     if fault.ids & _PROGRAM:
         return "The program vllm was not found: no environment that contains it is active"
     if "xformers-no-cuda" in fault.ids:

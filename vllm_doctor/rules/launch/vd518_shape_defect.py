@@ -20,6 +20,14 @@ _IDS = (
     "shapes-multiply",
 )
 
+_ADAPTER = thing(
+    ChangeKind.OS,
+    "adapter",
+    Direction.CHANGE,
+    "an adapter made for this very model (its size, its release), or merged into it: two widths were compared",
+    command="grep -E 'base_model|target_modules|\"r\"' ADAPTER/adapter_config.json",
+)
+
 
 def judge(case: Case) -> Outcome:
     """Did shapes not fit?"""
@@ -31,14 +39,17 @@ def judge(case: Case) -> Outcome:
     version = case.version_text or ""
     own = ".dev" in version or "+" in version
     own_code = _own_code(case, fault)
+    adapter = any(says(file, "call-of-adapters") for file in fault.files)
     return finding(
         RULE,
+        title="An adapter's matrices do not fit the layer that they belong to" if adapter else "",
         severity=severity(case, fault),
         # Two shapes tell that something does not fit, not what: the code, the checkpoint, an adapter, a split.
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(
             *_drafts(case, fault),
+            _ADAPTER if adapter else None,
             own_code,
             thing(
                 ChangeKind.PACKAGE,

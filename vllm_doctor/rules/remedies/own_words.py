@@ -8,14 +8,15 @@ from math import gcd
 
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.library import innermost
 from vllm_doctor.rules.remedies.sentence import first_words
-from vllm_doctor.rules.say import set_flag
+from vllm_doctor.rules.say import set_flag, upgrade
 
 # Each by its id in the catalogue, with the titles that it may have, the fullest first: the first that fits is taken.
 _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -24,6 +25,7 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch-not-implemented", ("torch has no {what} for {b} on this device", "torch has no such operation for {b}")),
     ("torch-no-operator", ("This build has no {what} for the {b} backend", "This build lacks an operator for {b}")),
     ("torch-not-finite", ("The model's output holds inf or NaN, and no token can be drawn",)),
+    ("torch-nothing-to-join", ("{part} joins a list of tensors that is empty",)),
     ("torch-dimension", ("{part} gets a tensor with fewer dimensions than it reads",)),
     ("torch-in-capture", ("{part} does what a graph's capture does not allow",)),
     ("numpy-sizes", ("{part} puts {a} values where {b} fit", "{part} puts values where another number fits")),
@@ -104,7 +106,13 @@ def changes_of_state(case: Case, fault: Fault) -> tuple[Change, ...]:
     if found is None:
         return ()
     made = _cure(case, *found)
-    return (made,) if made is not None else ()
+    if made is not None:
+        return (made,)
+    inner = innermost(fault)
+    own = inner is not None and says(inner.file, "call-of-vllm") and found[0].startswith(("torch-", "numpy-"))
+    why = "vLLM's own code did not expect these tensors: a newer release may handle them"
+    newer = upgrade(case, why) if own and found[0] != "torch-not-finite" else None
+    return (newer,) if newer is not None else ()
 
 
 def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
