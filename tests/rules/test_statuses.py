@@ -103,12 +103,15 @@ def test_what_nccl_warns_of_names_the_problem(warned: str, title: str, change: s
 @pytest.mark.parametrize(
     ("raised", "title"),
     [
-        ("ValueError: Unsupported widget kind: 7", "The attention backend does not know this widget kind"),
+        ("ValueError: Unsupported widget kind: 7", "The attention backend does not take this widget kind"),
         (
             "NotImplementedError: Sliding sinks are not supported yet",
             "The attention backend does not support Sliding sinks",
         ),
-        ("ValueError: page_rows (7) must be a power of two", "The attention backend does not take the given page_rows"),
+        (
+            "ValueError: page_rows (7) must be a power of two",
+            "The attention backend: page_rows (7) must be a power of two",
+        ),
         ("ValueError: the packed path requires contiguous scales", "The attention backend requires contiguous scales"),
     ],
 )

@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.named_fault import named, severity, shown
+from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
@@ -30,6 +30,21 @@ _IDS = (
 )
 
 
+# What each of NCCL's results says (ncclGetErrorString, and the name of it as torch and CuPy print it).
+_RESULTS = (
+    (("unhandled system error", "ncclsystemerror", "nccl_error_system_error"),
+     "A call of NCCL to the system failed: shared memory, sockets or files"),
+    (("unhandled cuda error", "ncclunhandledcudaerror", "nccl_error_unhandled_cuda_error"),
+     "A call of NCCL to CUDA failed"),
+    (("remote process exited", "ncclremoteerror", "nccl_error_remote_error"),
+     "A rank's process ended, or the network between the ranks broke"),
+    (("invalid usage", "ncclinvalidusage", "nccl_error_invalid_usage"),
+     "NCCL is used in a way that it does not allow"),
+    (("invalid argument", "ncclinvalidargument", "nccl_error_invalid_argument"),
+     "NCCL rejects an argument of a call"),
+    (("internal error", "ncclinternalerror", "nccl_error_internal_error"),
+     "An internal NCCL check failed"),
+)  # fmt: skip
 # NCCL's own last error follows torch's sentence by so many lines at most.
 _BELOW = 8
 
@@ -69,7 +84,7 @@ def judge(case: Case) -> Outcome:
     afar = not own and "gloo" not in fault.ids and between_hosts(case)
     return finding(
         RULE,
-        title=_title(fault, own=own),
+        title=_title(fault, text(case, fault), own=own),
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(
@@ -121,10 +136,13 @@ def _own(fault: Fault) -> bool:
     )
 
 
-def _title(fault: Fault, *, own: bool) -> str:
+def _title(fault: Fault, said: str, *, own: bool) -> str:
     if "gloo" in fault.ids:
         return "Gloo failed: the ranks' processes do not reach each other"
-    return "vLLM's own all-reduce failed: a rank cannot use another GPU's memory" if own else ""
+    if own:
+        return "vLLM's own all-reduce failed: a rank cannot use another GPU's memory"
+    words = said.lower()
+    return next((title for results, title in _RESULTS if any(one in words for one in results)), "")
 
 
 def _alone(case: Case) -> Finding | None:
