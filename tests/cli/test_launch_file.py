@@ -67,7 +67,7 @@ def test_a_launch_alone_says_that_no_log_was_given_and_names_what_was_read(tmp_p
     (tmp_path / "compose.yaml").write_text(COMPOSE.format(options="--port 8000"))
     done = doctor(tmp_path, "--launch", "compose.yaml", "--path")
     assert done.returncode == 3
-    assert "refuses nothing of this launch that is judged here; no log was given" in " ".join(done.stdout.split())
+    assert "refuses no part of this launch that the doctor checks; no log was given" in " ".join(done.stdout.split())
     assert "Did vLLM refuse the launch before it used a GPU? no - read: launch" in done.stdout
 
 

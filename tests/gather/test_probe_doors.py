@@ -73,4 +73,4 @@ def test_closed_metrics_are_read_with_the_key_and_without_one_say_what_is_needed
     found = scrape_twice(base, deadline_s=30)
     assert isinstance(found, Unknown)
     assert "answers 401: it refuses requests from here" in found.reason
-    assert found.remedy == "run as root, who can read the key"
+    assert found.remedy == "run as root, which can read the key"

@@ -68,7 +68,7 @@ def test_the_page_is_drawn_with_the_file(site: tuple[str, Path], tmp_path: Path)
 def test_without_the_file_the_password_is_asked_for(site: tuple[str, Path], tmp_path: Path) -> None:
     done = report(tmp_path, "--prometheus", site[0])
     assert done.returncode == 2
-    assert "it wants a password (HTTP 401): --http-config FILE has it" in done.stderr
+    assert "it needs a password (HTTP 401): --http-config FILE has it" in done.stderr
 
 
 @pytest.mark.parametrize(

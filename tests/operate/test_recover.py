@@ -63,7 +63,7 @@ def test_only_what_bears_the_units_mark_is_its_own(start) -> None:
     assert found == {
         mine.pid: "",
         another.pid: "another service started it",
-        nobody.pid: "nothing says that this unit started it",
+        nobody.pid: "no evidence shows that this unit started it",
         gone.pid: "gone, or in another namespace",
     }
 

@@ -103,7 +103,7 @@ def test_who_loses_accuracy_reads_it_and_what_it_would_take_to_lose_none(say):
     _, told = say("--goal", "context=128k,concurrency=8", "--gpu", "H100")
     first, second = told.splitlines()[:2]
     assert first.endswith("2 × NVIDIA H100 80GB HBM3, fp8 KV cache")
-    assert second == "  8 bits cost some accuracy; none is lost on 4 × NVIDIA H100 80GB HBM3, as stored"
+    assert second == "  8 bits cost some accuracy; full accuracy needs 4 × NVIDIA H100 80GB HBM3, as stored"
     _, told = say("--goal", "context=2k", "--gpu", "H100")
     assert "accuracy" not in told
 
@@ -187,7 +187,7 @@ def test_a_model_that_is_not_known_is_no_answer(ask):
     strange = {**LLAMA_8B, "architectures": ["NobodysForCausalLM"], "model_type": "nobodys"}
     code, goal = ask("context=8k", config=strange)
     assert (code, goal["rows"]) == (Exit.INCOMPLETE, [])
-    assert goal["nearest"]["missing"].startswith("cannot be said: ")
+    assert goal["nearest"]["missing"].startswith("cannot be predicted: ")
 
 
 @pytest.mark.parametrize(

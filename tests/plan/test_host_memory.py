@@ -170,7 +170,7 @@ def test_the_answer_says_what_is_taken_and_what_must_be_free(tmp_path, capsys, m
         return capsys.readouterr().out
 
     before = told("0.26.0", "80", "--host-memory-gib", "100")
-    assert "does not start: it takes more memory of the host than the host has" in before
+    assert "does not start: it needs more host memory than the host has" in before
     assert "128.0 of 100.0 GiB are kept in its memory" in before
     assert "64 GiB of all ranks would be used whole, and take half" in before
     assert "recommended" not in before

@@ -206,7 +206,7 @@ def test_unknown_is_no_success_and_no_finding(tmp_path, monkeypatch, capsys):
     file.write_text(json.dumps({**LLAMA_8B, "architectures": ["TomorrowForCausalLM"], "model_type": "tomorrow"}))
     asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", str(file)]
     assert run(["plan", *asked, "--", "vllm", "serve", "m"]) == Exit.INCOMPLETE
-    assert "cannot be said" in capsys.readouterr().out.splitlines()[0]
+    assert "cannot be predicted" in capsys.readouterr().out.splitlines()[0]
 
 
 T5 = {

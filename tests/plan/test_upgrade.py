@@ -80,7 +80,7 @@ def test_the_json_has_both_plans(ask):
     assert found["from"]["predicted"]["cudagraph_budget_gib"] == 0
     assert found["to"]["predicted"]["cudagraph_budget_gib"] > 0
     assert {
-        "what": "graph memory is estimated and charged unasked",
+        "what": "graph memory is estimated and charged by default",
         "source": "envs.py VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
     } in found["different"]
 

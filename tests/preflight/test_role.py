@@ -71,7 +71,7 @@ BAD: dict[str, tuple[dict[str, object], str, str]] = {
     "two-owners": (
         {"cuda_toolkit_enabled": True, "cuda_toolkit_extra_packages": ["cuda-drivers"]},
         "two owners of a package",
-        "it brings a driver of its own",
+        "it installs another driver",
     ),
     "slices": (
         {"preflight_gpus": ["NVIDIA L4"], "host_settings_mig": {"0": ["1g.10gb"]}},

@@ -41,7 +41,7 @@ def test_a_time_that_a_stranger_wrote_is_shown_only_if_it_is_one() -> None:
 def test_who_was_not_there_reads_what_it_does_to_the_service_and_what_to_do_first() -> None:
     page = html.page([(diagnosis(finding("VD121")), ARGV)])
     top = page.partition("<h2>")[0]
-    assert "The service does not start before this is repaired." in top
+    assert "The service does not start until this is repaired." in top
     assert "Do this: <code>--max-model-len 2048</code>" in top
     assert "one request of <code>max_model_len</code> tokens would not fit" in page
     assert "proved by the evidence below" in page
@@ -52,7 +52,7 @@ def test_what_is_not_proved_or_has_no_change_promises_none() -> None:
     assert "This may be the cause; it is not proved." in possible
     without = html.page([(diagnosis(finding(changes=())), ARGV)])
     assert "No known setting repairs it" in without
-    assert "What to change is below" not in possible + without
+    assert "The changes are below" not in possible + without
 
 
 def test_measured_memory_stands_beside_the_plan() -> None:

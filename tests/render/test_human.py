@@ -128,7 +128,7 @@ def test_what_only_the_host_tells_is_one_line() -> None:
         Missing("log", "not given", "--log"),
     )
     shown = human.text(msgspec.structs.replace(diagnosis(finding()), unknown=missing), why=True)
-    assert "systemd unit, the server's answer: only the host itself tells" in shown
+    assert "systemd unit, the server's answer: visible only on the host itself" in shown
     assert "log: not given" in shown
 
 
@@ -181,7 +181,7 @@ def test_a_change_without_an_inventory_variable_names_the_thing() -> None:
     reboot = Change(ChangeKind.HARDWARE, "host", None, None, Direction.SET, Applicability.MANUAL)
     assert deed(reboot) == "look at the host"
     gone = Change(ChangeKind.FLAG, "swap-space", "4", None, Direction.REMOVE, Applicability.SAFE)
-    assert deed(gone) == "without --swap-space"
+    assert deed(gone) == "remove --swap-space"
 
 
 def test_each_verdict_has_its_word() -> None:

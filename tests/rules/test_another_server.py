@@ -34,7 +34,7 @@ def judged(file: str, folder: Path) -> Diagnosis:
 def test_what_failed_in_another_server_is_no_finding(tmp_path: Path, file: str, name: str) -> None:
     told = judged(file, tmp_path)
     assert (told.verdict, told.findings) == (Verdict.UNKNOWN, ())
-    assert told.path[-1].because == f"this is a log of {name}, and nothing in it is vLLM's: only vLLM is judged here"
+    assert told.path[-1].because == f"this is a log of {name}, and no line in it is vLLM's; the doctor judges vLLM only"
 
 
 def test_a_program_that_calls_vllm_is_judged(tmp_path: Path) -> None:

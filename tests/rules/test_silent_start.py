@@ -80,7 +80,10 @@ STANDS = (
 )
 HANGS = (
     ("Loading safetensors checkpoint shards:  50% Completed | 2/4 [09:01<09:01, 270s/it]", "load-strategy prefetch"),
-    ("Capturing CUDA graphs (decode, FULL):   0%|          | 0/35 [00:00<?, ?it/s]", "--enforce-eager captures none"),
+    (
+        "Capturing CUDA graphs (decode, FULL):   0%|          | 0/35 [00:00<?, ?it/s]",
+        "--enforce-eager captures no graph",
+    ),
 )
 
 

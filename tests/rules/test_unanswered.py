@@ -17,7 +17,7 @@ CLOSING = f"{API}INFO:     Shutting down\n{API}INFO:     Waiting for connections
 @pytest.mark.parametrize(
     ("end", "says"),
     [
-        (3 * FAILED, "3 requests were answered with 500, and none with 200"),
+        (3 * FAILED, "3 requests were answered with 500, and no request with 200"),
         (OK + 2 * FAILED + ALIVE + FAILED, "3 requests were answered with 500"),
         (DEAD, "/health was answered with 503, and not with 200 after it"),
         (OK + ALIVE + DEAD, "/health was answered with 503"),

@@ -28,7 +28,7 @@ _MODULES = {
 # What fits beside a command's name in 80 columns.
 _SHORT = {
     "diagnose": "Say what is wrong, why, and what to change.",
-    "bundle": "Write what this host tells into one redacted file.",
+    "bundle": "Write the evidence of this host into one redacted file.",
     "fragmentation": "Measure how much KV cache the blocks waste.",
     "plan": "Predict the memory of a launch before it runs.",
     "tune": "Find the batch sizes that this host serves best.",

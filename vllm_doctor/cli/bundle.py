@@ -24,7 +24,7 @@ def bundle(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file, if it is there.")] = False,
 ) -> None:
-    """Write what this host tells into one redacted file, which `diagnose --from FILE` judges elsewhere."""
+    """Write the evidence of this host into one redacted file, which `diagnose --from FILE` judges elsewhere."""
     from collections import Counter
     from datetime import UTC, datetime
 
@@ -60,6 +60,6 @@ def bundle(
     for why, count in sorted(taken.items()):
         say(f"  taken out: {count} x {why}\n")
     say(
-        "Only you can read this file. Read its ledger.json before you send it: it lists what was taken out, where, "
-        "and what stayed.\n"
+        "Only you can read this file. Read its ledger.json before you send it: it lists the removed parts, their "
+        "places, and the parts that stayed.\n"
     )

@@ -46,7 +46,9 @@ def debug(
     with_: Annotated[
         list[What] | None,
         typer.Option(
-            "--with", metavar="[log|nccl|nccl-trace|cuda|trace]", help="What to turn on; may be repeated. Default: log."
+            "--with",
+            metavar="[log|nccl|nccl-trace|cuda|trace]",
+            help="The logs to turn on; may be repeated. Default: log.",
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the change and its cost; change nothing.")] = False,

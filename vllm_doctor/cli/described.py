@@ -20,7 +20,9 @@ def snapshots(
     found = tuple(one for one in documents.containers if one.serves) or documents.containers[:1]
     if len(found) > 1 and "log" in told:
         names = ", ".join(place_of(one) for one in found[:8])
-        raise UsageProblem(f"{len(found)} containers are described ({names}), and a log is of one: give that one's")
+        raise UsageProblem(
+            f"{len(found)} containers are described ({names}), and a log is of one: give the log of that container"
+        )
     return tuple(_snapshot(one, told, taken_at, unread) for one in found)
 
 

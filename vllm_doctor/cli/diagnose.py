@@ -17,7 +17,7 @@ Examples:
   vllm-doctor diagnose server.log                 a log that somebody sent
   journalctl -u vllm@main | vllm-doctor diagnose
   vllm-doctor diagnose server.log --why --path    all of the answer
-  vllm-doctor diagnose --memory                   where the GPU's memory went, measured beside planned
+  vllm-doctor diagnose --memory                   where the GPU's memory went, measured and planned
   vllm-doctor diagnose server.log --as compose    the change for a compose file
   vllm-doctor diagnose --launch compose.yaml --vllm-version 0.33.0
 """
@@ -87,7 +87,8 @@ def diagnose(  # noqa: PLR0917 - one parameter an option, all passed by name
     ] = False,
     path: Annotated[bool, typer.Option("--path", help="Also show the way through the flowchart.")] = False,
     memory: Annotated[
-        bool, typer.Option("--memory", help="Also show where the GPU's memory went: each term measured beside planned.")
+        bool,
+        typer.Option("--memory", help="Also show where the GPU's memory went: each term as measured and as planned."),
     ] = False,
     medium: Annotated[
         MediumName | None,

@@ -34,7 +34,7 @@ def run(
     try:
         files = {"rules/vllm.rules.yml": rules.text(at, numbers=_numbers(numbers), without=without, job=job)}
     except NoCommonNameError as problem:
-        raise UsageProblem(f"--vllm-version: {problem}: export each of them into a folder of its own") from None
+        raise UsageProblem(f"--vllm-version: {problem}: export each of them into a separate folder") from None
     except rules.PolicyError as problem:
         raise UsageProblem(f"export: {problem}") from None
     files |= {f"dashboards/{name}": text for name, text in dashboards(at, job).items()}

@@ -61,7 +61,7 @@ def plan(  # noqa: PLR0917
         str | None,
         typer.Option(
             metavar="FILE",
-            help="config.json, or the folder, of a drafter that is a model of its own. Default: from the hub.",
+            help="config.json, or the folder, of a drafter that is a separate model. Default: from the hub.",
         ),
     ] = None,
     weights_gib: Annotated[str | None, typer.Option(metavar="GIB", help="Weights of one GPU in GiB, if known.")] = None,

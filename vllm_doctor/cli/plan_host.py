@@ -53,7 +53,7 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
 
 
 def _drafter(argv: tuple[str, ...]) -> str | None:
-    """The config.json of the launch's drafter, where it is a model of its own that is here or on the hub. The plan says
+    """The config.json of the launch's drafter, where it is a separate model that is here or on the hub. The plan says
     what is left out without it."""
     told = parse_command(list(argv)).flags.get("speculative-config")
     try:

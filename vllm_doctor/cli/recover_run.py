@@ -68,7 +68,7 @@ def _plan(found: Found, *, as_it_is: bool, hours: float) -> steps.RecoveryPlan:
         predict, effect, why = _planner(unit, argv)
         less = conservative.less(argv, predict, effect)
         if why:
-            less = Less(less.changes, f"{less.why}, and there is none: {why}")
+            less = Less(less.changes, f"{less.why}, and no plan can be made: {why}")
     return steps.RecoveryPlan(
         unit=unit,
         line=line,

@@ -162,7 +162,7 @@ def _plan(o: TuneOptions, found: systemd.Found) -> tuple[Predict | None, str, di
     except (PlanProblem, ConfigError, LaunchError, SettingError) as problem:
         if not (o.without_plan or o.dry_run):
             raise UsageProblem(
-                f"tune: no plan: {problem}. Without a plan a trial may not start; needed: what is missing, or "
+                f"tune: no plan: {problem}. Without a plan a trial may not start; needed: the missing input, or "
                 "--without-plan (the KV cache alone bounds the ramp)"
             ) from None
         return None, f"none ({problem}); the KV cache alone bounds the ramp", {}

@@ -111,7 +111,7 @@ def _answer(o: TuneOptions, told: Facts, limits: Limits, outcome: RampEnd) -> in
 def _dry(o: TuneOptions, told: Facts, what: Ramp) -> int:
     """The steps of a service that meets no limit: what the plan and the pool allow."""
     load = f"prompts of {told.target.prompt_tokens} and outputs of {told.target.output_tokens} tokens ({told.lengths})"
-    by = told.bench.name if told.bench else "streams of our own"
+    by = told.bench.name if told.bench else "vllm-doctor's own streams"
     lines = [
         f"{o.unit} answers at {told.service.base}; vLLM {told.version}.",
         f"Load: {load}, {o.step_s:g} s a step, by {by}.",

@@ -137,7 +137,7 @@ def read_bundle(path: str | os.PathLike[str]) -> tuple[Snapshot, ...] | Unknown:
         try:
             return _read(source, title(name))
         except (OSError, DamagedData, TooMuch, NoArchive) as problem:
-            words = str(problem) or "it unpacks to more than a bundle has"
+            words = str(problem) or "it unpacks to more than any bundle has"
             return Unknown(f"{title(name)}: not a vllm-doctor bundle: {excerpt.said(words)}", _AGAIN)
 
 

@@ -102,14 +102,14 @@ def _refusal(model: str, revision: str | None, problem: Exception) -> Unknown:
 
     if isinstance(problem, errors.GatedRepoError):
         return Unknown(
-            f"{model} is gated on {_hub()}: its owner gives it to those who accepted its terms",
+            f"{model} is gated on {_hub()}: its owner gives access to users who accepted the terms",
             f"accept them on {_hub()}/{model}, then `hf auth login`, or set HF_TOKEN; or {_GIVEN}",
         )
     if isinstance(problem, errors.RevisionNotFoundError):
         return Unknown(f"{_hub()} has {model}, but no revision {revision}", f"give one that is there; or {_GIVEN}")
     if isinstance(problem, errors.RepositoryNotFoundError):
         return Unknown(
-            f"{_hub()} has no model {model}, or shows it to nobody without its owner's leave",
+            f"{_hub()} has no model {model}, or shows it only with its owner's permission",
             f"correct the name; where it is private, `hf auth login` or HF_TOKEN; or {_GIVEN}",
         )
     if isinstance(problem, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:

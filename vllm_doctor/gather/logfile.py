@@ -46,7 +46,7 @@ def read_logs(names: Sequence[str], *, theirs: bool = False) -> Reading[Log]:
     turned = oldest_first(lines) if not skipped else None
     if turned is not None:
         lines = [*turned]
-        notes.append("the newest entry stands first in it: it was read from its end")
+        notes.append("the newest entry stands first: the doctor read the log from its end")
     log = cut(lines, ", ".join(title(n) for n in names), skipped, notes)
     return Known(msgspec.structs.replace(log, unread=tuple(problems)), "log")
 

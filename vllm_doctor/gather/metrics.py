@@ -63,7 +63,7 @@ def _scrape(url: str, deadline_s: float, given: Pass, names: tuple[str, ...] = (
     if isinstance(answer, NoResponse):
         return Unknown(f"{answer.reason}", _curious(url))
     if answer.status in {401, 403}:
-        remedy = "run as root, who can read the key" if not given.key else "vllm_metrics_networks: name this host too"
+        remedy = "run as root, which can read the key" if not given.key else "vllm_metrics_networks: name this host too"
         return Unknown(f"{url} answers {answer.status}: it refuses requests from here", remedy)
     if answer.status != 200:
         return Unknown(f"{url} answers {answer.status} (server: {answer.server or 'unnamed'})", _curious(url))

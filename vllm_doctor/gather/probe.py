@@ -112,7 +112,9 @@ def completion(base: str, model: str, *, deadline_s: float, given: Pass = NO_PAS
     if answer.status >= 500 and answer.status != 503:
         return False, ""
     if answer.status in {401, 403}:
-        whose = "another key than the unit's" if given.key else "a key, and none can be read here; run this as root"
+        whose = (
+            "another key than the unit's" if given.key else "a key, and this user cannot read the key; run this as root"
+        )
         return None, f"the server answers a completion with {answer.status}: it wants {whose}"
     if answer.status == 404:
         return None, f"the server has no model {excerpt.name(model)}, or no /v1/completions"

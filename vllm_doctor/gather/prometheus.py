@@ -74,7 +74,7 @@ def _snapshot(base: str, name: str, taken_at: str, metrics: Reading[Metrics]) ->
         taken_at=taken_at,
         subject=Subject(place=f"{name} by {base}"),
         log=there,
-        unit=Absent("a Prometheus told of it"),
+        unit=Absent("a Prometheus reported it"),
         launch=there,
         version=NOT_GIVEN,
         metrics=metrics,

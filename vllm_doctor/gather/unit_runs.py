@@ -36,7 +36,7 @@ def judged_log(
         if not file:
             name = shlex.quote(found.unit.name)
             how = f"systemctl cat {name}, and then: vllm-doctor diagnose FILE"
-            return Unknown(f"{name} writes to a file whose name systemd does not tell", how)
+            return Unknown(f"{name} writes to a file whose name systemd does not show", how)
         return read_logs([file], theirs=True)
     if isinstance(runs, Unknown):
         return runs
@@ -45,7 +45,7 @@ def judged_log(
     invocation = unit.invocation_id or (known[-1].invocation if known else None)
     if invocation is None:
         return Unknown(
-            f"the journal of this boot has nothing of {unit.name}", f"journalctl -u {shlex.quote(unit.name)}"
+            f"the journal of this boot has no line of {unit.name}", f"journalctl -u {shlex.quote(unit.name)}"
         )
     got = journal.entries(invocation, deadline_s)
     note: tuple[str, ...] = ()

@@ -28,7 +28,7 @@ def _counted(node: yaml.Node | None, known: dict[int, int]) -> int:
         inner = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
         known[id(node)] = 1 + sum(_counted(one, known) for one in inner)
         if known[id(node)] >= MOST:
-            raise yaml.YAMLError(f"what its aliases stand for has more than {MOST:,} parts")
+            raise yaml.YAMLError(f"its aliases stand for more than {MOST:,} parts")
     return known[id(node)]
 
 

@@ -62,7 +62,12 @@ def parse_launch(argv: Sequence[str], version: Version | None, around: Mapping[s
             + ("vllm serve MODEL [flags]" if begun.serve else "--model MODEL after the module's name")
         )
     if not begun.serve and reading.model is not None:
-        reading.refuse("api_server", excerpt.value(reading.model), "--model MODEL: it takes no word alone", Why.WORD)
+        reading.refuse(
+            "api_server",
+            excerpt.value(reading.model),
+            "--model MODEL: this program takes no positional argument",
+            Why.WORD,
+        )
     if version is not None:
         for key in begun.env:
             known = env(key, version)
@@ -204,7 +209,7 @@ class _Reading:
             return name
         if len(could) > 1:
             listed = ", ".join(f"--{n}" for n in could[:4])
-            self.refuse(bare, "a shortened option", f"one that is clear; it could be {listed}", Why.UNKNOWN)
+            self.refuse(bare, "a shortened option", f"the full name; it could be {listed}", Why.UNKNOWN)
             return None
         return could[0] if could else name
 

@@ -28,7 +28,7 @@ class Usual(msgspec.Struct, frozen=True):
 # graphs 8 s, 3 min at most; compiling 21 s, 7 min at most. The bounds stand above the longest that was seen in order.
 _STEPS: dict[StartupPhase | None, Usual] = {
     StartupPhase.CONFIG: Usual(
-        "within a minute", 10, f"the hub may not answer (HF_HUB_OFFLINE=1 does without it); {_DUMP}"
+        "within a minute", 10, f"the hub may not answer (HF_HUB_OFFLINE=1 does not ask it); {_DUMP}"
     ),
     StartupPhase.DEVICE: Usual(
         "within a minute, ranks of several hosts within a few",
@@ -73,9 +73,9 @@ _WAITS: dict[str, Usual] = {
     "wait-peer-test": Usual(
         "seconds for each pair of GPUs, once",
         10,
-        "vLLM tries direct copies between each pair of GPUs next, in processes of their own: "
-        "--disable-custom-all-reduce skips the test; what a test that was cut off left in the cache folder "
-        "(gpu_p2p_access_cache_for_*.json) can be removed",
+        "vLLM tries direct copies between each pair of GPUs next, in separate processes: "
+        "--disable-custom-all-reduce skips the test; remove the file that an interrupted test left in the cache "
+        "folder (gpu_p2p_access_cache_for_*.json)",
     ),
     "wait-queue": Usual(
         _DEVICES,
@@ -89,7 +89,7 @@ _WAITS: dict[str, Usual] = {
     "graphs-start": Usual(
         "ten seconds; up to ten minutes where kernels are compiled for the first time",
         15,
-        f"a graph is captured: on several GPUs {_OWN}, --enforce-eager captures none; {_COMPILED}",
+        f"a graph is captured: on several GPUs {_OWN}, --enforce-eager captures no graph; {_COMPILED}",
     ),
     "wait-weight-files": Usual(
         _WEIGHTS.usual,

@@ -17,7 +17,7 @@ def unanswered(run: AnalysedRun) -> str | None:
     failed = [hit for hit in after if hit.id == "request-failed"]
     if len(failed) >= _REQUESTS:
         first, last = run.lines[failed[0].index], failed[-1].fields["status"]
-        return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and none with 200"
+        return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and no request with 200"
     if nobody := _not_served(run):
         return nobody
     health = [hit for hit in after if hit.id in {"health-failed", "health-ok"}]
@@ -43,7 +43,7 @@ def _not_served(run: AnalysedRun) -> str | None:
         return None
     last = refused[-1].fields
     return (
-        f"{len(refused)} requests were answered with {last['status']}, the last to {last['path']}, and none with 200: "
+        f"{len(refused)} requests were answered with {last['status']}, the last to {last['path']}, none with 200: "
         "the server has no model of the name that they ask for, or does not serve this task (GET /v1/models, "
         "/openapi.json)"
     )

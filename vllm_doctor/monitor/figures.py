@@ -152,7 +152,7 @@ def _series(url: str, query: str, legend: str, span: tuple[float, float, float],
         if isinstance(given, Login) and given.authorization:
             raise NotTold(f"{url}: it refuses the user or the password of --http-config (HTTP {told.status})")
         raise NotTold(
-            f"{url}: it wants a password (HTTP {told.status}): --http-config FILE has it (basic_auth), as role "
+            f"{url}: it needs a password (HTTP {told.status}): --http-config FILE has it (basic_auth), as role "
             "monitoring writes it to /etc/prometheus/vllm-doctor/client.yml"
         )
     if isinstance(told, Strange):

@@ -53,7 +53,7 @@ def _gpu(gpu: Gpu, budget: int | None) -> Iterator[GaugeRow]:
     told = (
         ("memory_total_bytes", "Memory of the GPU.", gpu.total_bytes),
         ("memory_free_bytes", "Memory that nobody holds.", gpu.free_bytes),
-        ("memory_budget_bytes", "What gpu_memory_utilization gives the services on it.", budget),
+        ("memory_budget_bytes", "Memory that gpu_memory_utilization gives the services on the GPU.", budget),
         ("ecc_uncorrected_errors", "Uncorrected memory errors since the driver was loaded.", gpu.ecc_uncorrected),
         ("row_remap_pending", "A memory row waits for its replacement.", gpu.remap_pending),
         ("row_remap_failed", "A memory row could not be replaced.", gpu.remap_failed),

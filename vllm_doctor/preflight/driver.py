@@ -68,7 +68,11 @@ def branch_supports_gpus(case: HostToJudge) -> Checked:
         return Checked(name, _SKIP)
     if driver is None:
         return Checked(
-            name, _UNKNOWN, "no driver is loaded and none is wanted", "a driver", "set nvidia_driver_enabled: true"
+            name,
+            _UNKNOWN,
+            "no driver is loaded, and the inventory installs no driver",
+            "a driver",
+            "set nvidia_driver_enabled: true",
         )
     number = numbers(driver)[0]
     for gpu in gpus:

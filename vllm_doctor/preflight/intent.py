@@ -160,7 +160,7 @@ def _toolkit(toolkit: str, values: Mapping[str, object], wanted: Intent, table: 
                 Result.FAIL,
                 f"{package} in cuda_toolkit_extra_packages",
                 "driver packages only from the role nvidia_driver",
-                f"remove {package}: it brings a driver of its own",
+                f"remove {package}: it installs another driver",
             )
 
 

@@ -16,7 +16,7 @@ _DEEDS = {
     "mig-mode": "change the MIG mode",
     "/dev/shm": "repair /dev/shm",  # noqa: S108 - the shared memory file system itself
     "build-tools": "install a compiler and the headers it needs",
-    "cache-owner": "give the service's user a cache folder of its own",
+    "cache-owner": "give the service's user a separate cache folder",
     "cache-dir": "put vLLM's caches on a disk with room",
     "client-input": "correct the client's request",
     "command": "correct the command",
@@ -78,7 +78,7 @@ _DEEDS = {
     "readiness-probe": "readinessProbe: {{{to}}}",
     "rank-settings": "start every rank with the same settings",
     "ray-head": "start Ray before vLLM, or unset RAY_ADDRESS",
-    "ray-session": "start Ray anew",
+    "ray-session": "restart Ray",
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",
     "server": "look at the server",
@@ -198,9 +198,9 @@ def _option(change: Change) -> str:
     if change.unset is not None:
         return f"--{change.name} {scalar(change.unset)}"
     if change.direction is Direction.REMOVE:
-        return f"without --{change.name}"
+        return f"remove --{change.name}"
     if change.direction is Direction.CHANGE:
-        return f"another --{change.name}"
+        return f"change --{change.name}"
     by = f" by {change.by:g}" if change.by is not None else ""
     return f"{change.direction.value} --{change.name}{by}"
 

@@ -66,7 +66,7 @@ def _missing(row: SetUp) -> str:
     if p.settings.refusals:
         return f"vLLM refuses it: {p.settings.refusals[0]}"
     if p.settings.doubts:
-        return f"cannot be said: {p.settings.doubts[0]}"
+        return f"cannot be predicted: {p.settings.doubts[0]}"
     low = 0.0 if row.holds is None else row.holds[0]
     each = " on each GPU" if row.count > 1 else ""
     return (
@@ -104,7 +104,7 @@ def _without_loss(rows: Sequence[SetUp]) -> list[str]:
     """The first that keeps weights and cache as they are, where the first of all does not."""
     plain = next((row for row in rows if not row.format.options), None)
     if rows[0].format.options and plain is not None:
-        return [f"  8 bits cost some accuracy; none is lost on {plain.count} × {plain.card.name}, as stored"]
+        return [f"  8 bits cost some accuracy; full accuracy needs {plain.count} × {plain.card.name}, as stored"]
     if rows[0].format.options:
         return ["  8 bits cost some accuracy; no card that was tried holds the model as stored"]
     return []

@@ -146,7 +146,7 @@ def not_seen(page: Page, diagnosis: Diagnosis) -> None:
     page.heading("Not seen")
     only_there = [SIGNALS.get(m.signal, m.signal) for m in diagnosis.unknown if of_the_host_alone(m)]
     if only_there:
-        page.text(f"{', '.join(only_there)}: only the host itself tells", indent=2)
+        page.text(f"{', '.join(only_there)}: visible only on the host itself", indent=2)
     for missing in (m for m in diagnosis.unknown if not of_the_host_alone(m)):
         page.text(f"{SIGNALS.get(missing.signal, missing.signal)}: {visible(missing.reason, 400)}", indent=2)
         if missing.remedy:

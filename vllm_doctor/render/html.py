@@ -17,7 +17,7 @@ from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 
 _EFFECTS = {
-    Severity.BLOCKS_START: "The service does not start before this is repaired.",
+    Severity.BLOCKS_START: "The service does not start until this is repaired.",
     Severity.WILL_FAIL_UNDER_LOAD: "The service runs, and fails under load until this is repaired.",
     Severity.DEGRADED: "The service runs below what it could deliver.",
     Severity.ADVICE: "The service runs; this would make it better.",
@@ -76,7 +76,7 @@ def _means(diagnosis: Diagnosis) -> str:
     first = diagnosis.findings[0]
     if first.confidence is Confidence.POSSIBLE:
         return "This may be the cause; it is not proved."
-    below = "What to change is below." if first.changes else "No known setting repairs it."
+    below = "The changes are below." if first.changes else "No known setting repairs it."
     told = _EFFECTS[first.severity]
     if first.severity is Severity.BLOCKS_START and failed_while_serving(diagnosis):
         told = "The service had become ready, and failed while it served."

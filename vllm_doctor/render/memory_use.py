@@ -1,4 +1,4 @@
-"""Where a server's GPU memory went, as a table: each term measured beside planned, and who holds each GPU."""
+"""Where a server's GPU memory went, as a table: each term as measured and as planned, and who holds each GPU."""
 
 from vllm_doctor.records.finding import GpuHolders, MemoryUse
 from vllm_doctor.redact.visible import visible

@@ -33,9 +33,9 @@ _OUTCOMES = {
     "oom-weights": "does not start: the weights do not fit",
     "oom-cudagraph": "does not start: out of memory in graph capture or sampler warm-up",
     UNDER_LOAD: "starts, and runs out of memory in its first full step",
-    "oom-host": "does not start: it takes more memory of the host than the host has",
+    "oom-host": "does not start: it needs more host memory than the host has",
     "rejected": "does not start: vLLM refuses the launch",
-    "unknown": "cannot be said",
+    "unknown": "cannot be predicted",
 }
 
 
@@ -459,7 +459,7 @@ def _least_sure(p: Prediction) -> list[str]:
     if p.widest is None:
         return []
     wide = f"the KV cache may be {p.widest.below:.2f} GiB smaller or {p.widest.above:.2f} larger by it"
-    return [f"    least sure: {p.widest.term}; {wide}", f"        told by {p.widest.told_by}"]
+    return [f"    least sure: {p.widest.term}; {wide}", f"        settled by {p.widest.told_by}"]
 
 
 def _cache(p: Prediction) -> list[str]:
@@ -471,9 +471,9 @@ def _cache(p: Prediction) -> list[str]:
     low, high = p.margin_gib or (p.available_kv_gib, p.available_kv_gib)
     needs = f"one request of {p.length} tokens needs {p.needed_kv_gib:.2f} GiB"
     if p.available_kv_gib < 0:
-        span = "" if low == high else f"  (claimed range {max(-high, 0.0):.2f} to {-low:.2f})"
+        span = "" if low == high else f"  (range {max(-high, 0.0):.2f} to {-low:.2f})"
         return [f"  lacks    {-p.available_kv_gib:.2f} GiB before any KV cache{span}; {needs} of that cache"]
-    span = "" if low == high else f"  (claimed range {low:.2f} to {high:.2f})"
+    span = "" if low == high else f"  (range {low:.2f} to {high:.2f})"
     return [f"  KV cache {p.available_kv_gib:.2f} GiB{span}; {needs}", *_next_start(p)]
 
 

@@ -71,7 +71,7 @@ def _registry(
     found = Gauge("vllm_doctor_finding", "1 for each finding of the last run.", ["unit", "code"], registry=registry)
     about = Gauge(
         "vllm_doctor_finding_info",
-        "What a finding of the last run says, and its first change.",
+        "Text of a finding of the last run, and its first change.",
         ["unit", "code", "cause", "phase", "severity", "explained_by", "title", "change"],
         registry=registry,
     )

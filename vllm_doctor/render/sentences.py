@@ -64,7 +64,7 @@ def because(finding: Finding) -> str:
 
 
 def _figured(one: Arithmetic) -> str:
-    return f"{one.name} {figure(one.value)} {one.unit}"
+    return f"{one.name} {figure(one.value)} {one.unit}".rstrip()
 
 
 def decisive(excerpt: str) -> str:

@@ -81,7 +81,7 @@ def text(u: Upgrade) -> str:
     ]
     different = differences(u)
     if different:
-        lines += ["", "  what the releases do differently with this launch, as far as the plan knows"]
+        lines += ["", "  the releases' differences for this launch, as far as the plan knows"]
         lines += [f"    {what}  [{source}]" for what, source in different]
     return "\n".join(visible(line) for line in lines) + "\n"
 
@@ -90,7 +90,7 @@ def _first(p: Prediction, q: Prediction) -> str:
     if q.outcome == "rejected":
         return "the later release refuses the launch"
     if q.verdict == "unknown":
-        return "cannot be said"
+        return "cannot be predicted"
     was, now = p.available_kv_gib, q.available_kv_gib
     if was is None or now is None:
         return "the token arithmetic alone"

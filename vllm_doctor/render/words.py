@@ -64,7 +64,7 @@ HEADLINES = {
     Verdict.OK: "no fault found in what could be seen",
     Verdict.FINDING: "",
     Verdict.NOT_APPLICABLE: "there is nothing here to diagnose",
-    Verdict.UNKNOWN: "it cannot be said yet",
+    Verdict.UNKNOWN: "there is not enough evidence for an answer",
 }
 HINTS = {
     Verdict.NOT_APPLICABLE: "Name what to diagnose: --unit NAME, docker:NAME, podman:NAME, pod/NAME, pid:N, "

@@ -221,7 +221,7 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
         if others and reason == "not given":
             return Verdict.OK, "the given input shows no problem; no log was given"
         if reason == "not given" and isinstance(snapshot.launch, Known):
-            return Verdict.UNKNOWN, f"{_of_the_launch(case)}; no log was given, so nothing tells how the server fares"
+            return Verdict.UNKNOWN, f"{_of_the_launch(case)}; no log was given, so the server's state is not known"
         return Verdict.UNKNOWN, reason or "no log was read"
     verdict, because = _log_verdict(run)
     if snapshot.live and verdict is Verdict.OK:
@@ -232,7 +232,7 @@ def _verdict(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tup
 def _of_the_launch(case: Case) -> str:
     if case.version is None:
         return "no release was given to judge the launch by (--vllm-version V)"
-    return f"vLLM {case.version_text} refuses nothing of this launch that is judged here"
+    return f"vLLM {case.version_text} refuses no part of this launch that the doctor checks"
 
 
 def _unsure(run: AnalysedRun) -> str | None:
@@ -247,7 +247,7 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"works{still}: {excerpt.said(told.text.strip())}"
         )
     if (together := run_together(run)) is not None:
-        return f"line {together.number} is many lines of a server in one; give the log with each on a line of its own"
+        return f"line {together.number} is many lines of a server in one; give the log with one line for each"
     ended = run.served(-1) or run.answered or run.stopped is not None
     if ended and (told := strange_end(run)) is not None:
         if told.level is not None:
@@ -255,7 +255,7 @@ def _unsure(run: AnalysedRun) -> str | None:
                 f"the log ends with an error that no rule knows, perhaps cut short: {excerpt.said(told.text.strip())}"
             )
         return (
-            "behind the server's last word stands a line that vLLM did not write, and who did may tell of its end: "
+            "after the server's last line stands a line of another program, which may know why the server ended: "
             f"{excerpt.said(told.text.strip())}"
         )
     return unanswered(run) or another_server(run)
@@ -268,7 +268,10 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             "a client's log says nothing more about the server: give the server's own log"
         )
     if run.another is not None:
-        return Verdict.UNKNOWN, f"this is a log of {run.another}, and nothing in it is vLLM's: only vLLM is judged here"
+        return (
+            Verdict.UNKNOWN,
+            f"this is a log of {run.another}, and no line in it is vLLM's; the doctor judges vLLM only",
+        )
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:

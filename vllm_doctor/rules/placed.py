@@ -28,7 +28,7 @@ def tried(probe: Probe) -> str:
     if probe.completion:
         return "a completion of one token came back"
     if probe.completion is False:
-        return "tokens are made for others, and a completion of one token did not come back in the time given"
+        return "the server generates tokens for other clients, but returned no completion of one token in time"
     return f"no completion was tried ({probe.untried or '--no-canary'})"
 
 
@@ -104,4 +104,4 @@ def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
     if not isinstance(snapshot.log, Known) and not by_url:
         return Verdict.UNKNOWN, f"/health answers, {told}; but its log could not be read: {snapshot.log.reason}"
     unread = "" if isinstance(snapshot.log, Known) else "; its log, its host and its GPUs were not seen"
-    return Verdict.OK, f"/health answers, {told}, and every rule that could look found nothing{unread}"
+    return Verdict.OK, f"/health answers, {told}, and no rule found a problem{unread}"

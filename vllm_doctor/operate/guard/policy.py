@@ -129,7 +129,7 @@ def _at_odds(policy: Policy) -> Iterator[tuple[str, str, str]]:
         )
     if (pressure.times - 1) * policy.beat_s >= pressure.within_s:
         found = f"times {pressure.times} and within_s {pressure.within_s:g}, with a look every {policy.beat_s:g} s"
-        yield "pressure", found, "fewer times or a longer within_s: so many looks never fit into that time"
+        yield "pressure", found, "fewer times or a longer within_s: that many looks do not fit into that time"
     if growth.hours > policy.keep_days * 24:
         found = f"hours {growth.hours:g}, and keep_days {policy.keep_days:g}"
         yield "growth", found, "hours of records that are kept"

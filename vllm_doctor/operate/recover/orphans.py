@@ -79,7 +79,7 @@ def _why_not(pid: int, whose: str, unit: str, invocations: frozenset[str]) -> st
         return f"it is {whose}'s"
     mark = (procfs.environ(pid) or {}).get("INVOCATION_ID", "")
     if not mark:
-        return "nothing says that this unit started it"
+        return "no evidence shows that this unit started it"
     return "" if mark in invocations else "another service started it"
 
 

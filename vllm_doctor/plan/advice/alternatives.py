@@ -38,7 +38,7 @@ def _open(planner: Planner, now: Prediction, chosen: Changes) -> Iterator[Reason
     if not now.settings.eager and now.cudagraph_gib:
         yield Reason(
             "max-cudagraph-capture-size",
-            f"captured as this release does by itself for {now.settings.seqs} requests: {now.cudagraph_gib:.2f} GiB; "
+            f"the release's own choice for {now.settings.seqs} requests: {now.cudagraph_gib:.2f} GiB; "
             f"fewer sizes would decode some batches without a graph",
             (
                 Sum(

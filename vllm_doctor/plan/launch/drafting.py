@@ -90,7 +90,7 @@ def refused(  # noqa: PLR0917
             "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"
         )
     if method == "draft_model" and does.refuses_draft_models:
-        yield Refusal("--speculative-config", "a model of its own", "another method, such as ngram or eagle3; or 0.15")
+        yield Refusal("--speculative-config", "a separate model", "another method, such as ngram or eagle3; or 0.15")
     ahead = flags.on("async-scheduling", default=False)
     if ahead and method not in _AHEAD and does.drafts_ahead_by_some and not (v2 and does.v2_drafts_ahead):
         yield Refusal("--async-scheduling", "set", f"no --async-scheduling: {method} drafts need the step's end")

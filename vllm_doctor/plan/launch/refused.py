@@ -72,7 +72,7 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
 
 def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Iterator[Refusal]:
     if par.expert and a.moe is None and does.refuses_experts_of_dense:
-        yield Refusal("--enable-expert-parallel", "set", f"a model with experts; {a.name or a.model_type} has none")
+        yield Refusal("--enable-expert-parallel", "set", f"a model with experts; {a.name or a.model_type} is dense")
     here = flags.int("data-parallel-size-local", 0, 0, 4096)
     if does.refuses_experts_of_dense and here > max(par.dp, 1):
         yield Refusal("--data-parallel-size-local", str(here), f"at most --data-parallel-size, {par.dp}")

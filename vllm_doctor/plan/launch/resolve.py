@@ -174,7 +174,7 @@ def resolve(  # noqa: PLR0917
     gpus: int,
     draft_model: Architecture | None = None,
 ) -> Settings:
-    """All settings of a launch; `draft_model` is the drafter's architecture, where it is a model of its own. Raises
+    """All settings of a launch; `draft_model` is the drafter's architecture, where it is a separate model. Raises
     SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
     flags, env = Flags(line), _read(line.env, version)
     refusals, notes, does = _told(line, arch, behaviour(version)), list(line.notes), behaviour(version)

@@ -38,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True):
     full_graphs: bool = True  # graphs of whole decoding batches, where the release has them
     speculative: str | None = None
     draft_tokens: int = 0
-    draft: Architecture | None = None  # of a drafter that is a model of its own, where its config is known
+    draft: Architecture | None = None  # of a drafter that is a separate model, where its config is known
     host: HostAsked = msgspec.field(default_factory=HostAsked)
     kv_bytes: int | None = None
     blocks_override: int | None = None

@@ -305,7 +305,7 @@ def _too_little_free(s: Settings, gpu: Card | None, total_gib: float | None) -> 
     return Refusal(
         "--gpu-memory-utilization",
         f"{s.utilization:g}, that is {s.utilization * total_gib:.2f} GiB",
-        f"at most {free:.2f} GiB, what is free when vLLM looks (contexts and NCCL take the rest)",
+        f"at most {free:.2f} GiB, the free memory that vLLM sees (contexts and NCCL take the rest)",
     )
 
 

@@ -112,7 +112,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
 
 
 def _drafter(s: Settings, target: WeightTarget) -> float:
-    """Bytes of one rank of a drafter that is a model of its own, split as the model is (v1/spec_decode/draft_model.py);
+    """Bytes of one rank of a drafter that is a separate model, split as the model is (v1/spec_decode/draft_model.py);
     0 where there is none."""
     if s.draft is None:
         return 0.0

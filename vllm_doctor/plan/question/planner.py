@@ -60,7 +60,7 @@ class Question(msgspec.Struct, frozen=True):
     available_kv_gib: str | None = None
     measured: KnownTerms = msgspec.field(default_factory=KnownTerms)
     host_memory_gib: str | None = None
-    draft_config: str | None = None  # of a drafter that is a model of its own
+    draft_config: str | None = None  # of a drafter that is a separate model
     assumed: tuple[str, ...] = ()  # what was taken because nobody said it, each in a sentence
 
 
@@ -76,7 +76,7 @@ class Planner(msgspec.Struct, frozen=True):
     known: KnownTerms
     notes: tuple[str, ...] = ()
     history: History = msgspec.field(default_factory=History)
-    draft: Architecture | None = None  # of a drafter that is a model of its own
+    draft: Architecture | None = None  # of a drafter that is a separate model
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""
@@ -234,7 +234,7 @@ def _unread(q: Question, s: Settings) -> list[str]:
     """What was given and is not asked for."""
     if q.draft_config is None or s.draft is not None:
         return []
-    return ["--draft-config: this launch drafts with no model of its own, so it was not read"]
+    return ["--draft-config: this launch drafts without a separate model, so the file was not read"]
 
 
 def planner(q: Question) -> Planner:

@@ -35,8 +35,8 @@ def doubts(s: Settings, gpu: Card | None) -> Iterator[str]:
     card does not run on a Jetson of the same major number (CUDA C++ Programming Guide, binary compatibility)."""
     if gpu is not None and gpu.backend != "CUDA":
         yield (
-            f"{gpu.name} runs vLLM's {gpu.backend}: what CUDA starts take beside weights and KV cache does not hold "
-            f"there; only these two are planned"
+            f"{gpu.name} runs vLLM's {gpu.backend}: the figures of CUDA starts do not apply there; only weights "
+            f"and KV cache are planned"
         )
     if gpu is not None and gpu.template == "tegra" and gpu.capability is not None:
         own = history("build", "build").exists(str(gpu.capability), s.version)
@@ -100,7 +100,7 @@ def _quantized(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
         yield Refusal(
             "--quantization",
             asked[-1],
-            f"a method of {s.version}, which has none of this name; {table.span(known[-1])[1]} is the last that had it "
+            f"a method of {s.version}, which has no such method; {table.span(known[-1])[1]} is the last that had it "
             f"(a plugin may bring it)",
         )
         return
@@ -170,7 +170,7 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
     elif latent and sparse != ("SPARSE" in name):
         yield Refusal("--attention-backend", name, "a sparse one" if sparse else "one that is not sparse")
     if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
-        yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has none")
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has no fp8")
     hopper = 9.0 <= capability < 12.0
     sinks = {"FLASH_ATTN": hopper, "FLASHINFER": _flashinfer_sinks(s, capability)}
     if a.model_type == "gpt_oss" and not sinks.get(name, name not in _WITHOUT_SINKS):

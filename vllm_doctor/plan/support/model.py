@@ -81,8 +81,8 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
     if s.gguf is not None and s.does.gguf_by_plugin:
         yield (
-            f"vLLM {s.version} reads GGUF through a plugin (pip install vllm-gguf-plugin): where that is not "
-            f"installed, which no launch shows, the start ends"
+            f"vLLM {s.version} reads GGUF through a plugin (pip install vllm-gguf-plugin): the start ends if the "
+            f"plugin is missing"
         )
     if s.speculative == "draft_model" and s.draft is not None:
         if not s.draft.known:
@@ -90,7 +90,7 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     elif s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
         way = ": --draft-config FILE, its config.json, puts them there" if s.speculative == "draft_model" else ""
         yield (
-            f"--speculative-config: a drafter of method {s.speculative} is a model of its own; its weights and its KV "
+            f"--speculative-config: a drafter of method {s.speculative} is a separate model; its weights and its KV "
             f"cache are not known here, and not in the figures{way}"
         )
     if s.kv_dtype in UNKNOWN:

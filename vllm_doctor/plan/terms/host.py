@@ -215,7 +215,7 @@ def _connector(
         )  # fmt: skip
     if c.name in _ELSEWHERE:
         return f"{c.name}: {_ELSEWHERE[c.name]}"
-    return f"{c.name}: what it keeps in memory of the host is not known here"
+    return f"{c.name}: the memory that it keeps on the host is not known here"
 
 
 _ELSEWHERE = {

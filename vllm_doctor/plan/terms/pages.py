@@ -175,7 +175,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         if last is not None:
             out.append(replace(last))
     if s.draft is not None and layers.stop == len(a.layers):
-        # A drafter that is a model of its own keeps the keys and values of each of its layers there.
+        # A drafter that is a separate model keeps the keys and values of each of its layers there.
         alone = replace(s, draft=None, speculative=None, draft_tokens=0)
         out += specs(s.draft, alone, gpu, range(len(s.draft.layers)))
     return out

@@ -77,7 +77,7 @@ def _sum(used: list[int | None]) -> int | None:
 
 def _why(snapshot: Snapshot) -> str:
     """vLLM exports no allocator statistics: that much is always unknown."""
-    told = "vLLM's /metrics tells nothing of torch's allocator; only an out-of-memory error in the log does"
+    told = "vLLM's /metrics has no figures of torch's allocator; only an out-of-memory error in the log shows them"
     if isinstance(snapshot.gpus, Unknown):
         return f"{told}; the cards: {snapshot.gpus.reason}"
     return told

@@ -26,12 +26,12 @@ _IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
 
 _REFUSED = "The driver refused memory that it calls free"
 _WHO_REFUSES = (
-    "more is free than was asked for, so no smaller model or fraction is the answer by itself: where the GPU shares "
-    "the host's memory the kernel has a limit of its own for it, and the page cache counts (free -g; dmesg | tail); on "
-    "a GPU with memory of its own try one GPU alone, then another release of driver and image"
+    "more memory is free than was asked for, so a smaller model or a lower gpu_memory_utilization alone does not "
+    "help: where the GPU shares the host's memory, the kernel limits that memory and the page cache "
+    "counts (free -g; dmesg | tail); on other GPUs try one GPU alone, then another release of driver and image"
 )
 _BY_STEP = (
-    "the lines above tell the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
+    "the lines above show the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
     "size', fewer tokens a step; after it, a lower gpu_memory_utilization"
 )
 

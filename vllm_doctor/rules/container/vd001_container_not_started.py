@@ -56,7 +56,7 @@ def _own_files(_: Container, said: dict[str, str]) -> Change:
     name = said.get("file") or "libcuda.so.1"
     return _change(
         "image", f"the toolkit puts the host's {name} into the container, and the image has one already: it was saved "
-        "from a running container, or had a driver installed. Remove the file from the image, or build it anew",
+        "from a running container, or had a driver installed. Remove the file from the image, or build it again",
         "docker run --rm --entrypoint sh IMAGE -c 'find / -name \"libcuda.so*\" -o -name \"libnvidia-*.so*\"'",
     )  # fmt: skip
 
@@ -146,7 +146,7 @@ def _volume(container: Container, _: dict[str, str]) -> Change:
 _REFUSALS = (
     RuntimeMessage("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
             Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("image-holds-driver", "The image holds files of a driver, which the host brings", _own_files,
+    RuntimeMessage("image-holds-driver", "The image contains driver files, which must come from the host", _own_files,
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
             Phase.DRIVER_CUDA_MISMATCH),
@@ -211,7 +211,7 @@ def judge(case: Case) -> Outcome:
             changes=(one.change(container, fields),),
             refute="the same container starts when it is started again",
         )
-    return Clear("its runtime did not refuse to start it")
+    return Clear("the container runtime did not refuse to start it")
 
 
 def _typed_by_hand(case: Case) -> Finding | None:

@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
         return none(case)
     end = container.end
     if end is None or not end.oom_killed:
-        return Clear("its runtime records no kill for lack of memory")
+        return Clear("the container runtime records no out-of-memory kill")
     run = case.run
     served = run is not None and run.served(-1)
     limit = container.memory_limit

@@ -21,7 +21,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if container.gpus is None:
-        return NotHere("its runtime does not show which devices it has")
+        return NotHere("the container runtime does not show which devices the container has")
     if container.gpus:
         return Clear("the container was given GPUs")
     fault = named(case, *_IDS)

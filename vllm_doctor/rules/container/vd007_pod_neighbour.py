@@ -23,7 +23,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if not container.is_pod:
-        return NotHere("it is no pod: nothing runs before it or beside it")
+        return NotHere("vLLM does not run in a pod, so no other container runs before or beside it")
     if not container.beside:
         return Clear("the pod has no other container")
     failing = [one for one in container.beside if one.fails]

@@ -40,7 +40,7 @@ def _again(container: Container) -> Change:
 
 def _elsewhere(container: Container) -> Change:
     node = shell_word(container.node or "NODE")
-    why = "the node or its slurmd stopped answering; run the job on another one until the node is repaired"
+    why = "the node or its slurmd stopped answering; run the job on another node until this node is repaired"
     return _do("job-node", f"#SBATCH --exclude={node}; {why}", f"sinfo -R -n {node}", Direction.REPAIR)
 
 

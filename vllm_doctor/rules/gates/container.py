@@ -16,7 +16,7 @@ def none(case: Case) -> NotHere | Unseen:
     """Could it not be read, or is there none?"""
     if isinstance(case.reading(Signal.CONTAINER), Unknown):
         return Unseen(frozenset({Signal.CONTAINER}))
-    return NotHere("no container that was looked at runs it")
+    return NotHere("vLLM runs in no container that the doctor read")
 
 
 def source(container: Container) -> str:

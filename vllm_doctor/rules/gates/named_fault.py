@@ -18,7 +18,7 @@ def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
     if root is None:
         return NotHere("the log shows no failure that ended the run")
     if not root.ids & frozenset(ids):
-        return NotHere("the first failure is another one")
+        return NotHere("another failure came first")
     if root.ids & EXHAUSTED:
         return NotHere("the first failure is exhausted GPU memory")
     return root

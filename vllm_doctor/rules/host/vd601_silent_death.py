@@ -55,15 +55,15 @@ _SIGNALS = {
 # Nothing but the kernel, a container's runtime or a person sends it; the first is the most frequent by far.
 _WHO_KILLS = (
     "ask the kernel whether the host's memory ran out: journalctl -k -g 'Killed process' (a container: docker inspect "
-    "or kubectl describe), and give that with --kernel-log; if it did, more memory of the host, or less of it taken "
-    "(--cpu-offload-gb, --swap-space)"
+    "or kubectl describe), and give that with --kernel-log; if it did, give the host more memory, or use less of "
+    "it (--cpu-offload-gb, --swap-space)"
 )
 # Signals that the process's own code ends it with; the kernel's log tells nothing of them.
 _ILLEGAL = "4"
 _CRASHES = {
     _ILLEGAL: "A process met an instruction that its processor lacks (SIGILL)",
     "8": "A process divided by zero in native code (SIGFPE)",
-    "11": "A process crashed in native code (SIGSEGV), and its calls are not here",
+    "11": "A process crashed in native code (SIGSEGV); the log lacks its calls",
 }
 
 
@@ -133,15 +133,17 @@ def _ended_itself(case: Case, run: AnalysedRun, said: Hit) -> Finding:
     alone = environment(
         "LD_PRELOAD",
         Direction.REMOVE,
-        "an allocator or a library that is loaded before all others mixes its memory with theirs",
+        "an allocator or a library that is loaded first mixes its memory with that of other libraries",
         command="tr '\\0' '\\n' < /proc/PID/environ | grep -E 'LD_PRELOAD|LD_LIBRARY_PATH'",
     )
-    newer = upgrade(case, "a defect of native code, or of two builds that do not fit: a newer release brings others")
+    newer = upgrade(
+        case, "native code has a defect, or two builds do not fit together: a newer release may be free of it"
+    )
     return finding(
         RULE,
         title="Native code damaged its own memory, and glibc ended the process"
         if heap
-        else f"Native code ended the process at a check of its own: {said.fields.get('file', '').rsplit('/', 1)[-1]}",
+        else f"A check in native code ended the process: {said.fields.get('file', '').rsplit('/', 1)[-1]}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(said.index),),
@@ -178,7 +180,7 @@ def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
         evidence=(case.line(first.index),),
         changes=(
             build if number == _ILLEGAL else dump,
-            dump if number == _ILLEGAL else upgrade(case, "native code crashed: a newer release may have mended it"),
+            dump if number == _ILLEGAL else upgrade(case, "native code crashed: a newer release may have fixed it"),
         ),
         refute="an earlier line of another process shows a failure",
     )

@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
         StartupPhase.WARMUP,
         StartupPhase.SAMPLER,
     }:
-        return Clear("it is not known that the weights were loaded")
+        return Clear("the log does not show that the weights were loaded")
     named = shares_memory(case)
     # Loading to the GPU took from the host's own memory: only a shared pool loses what the GPU gains.
     first = next((float(h.fields["ram"]) for h in run.all("checkpoint-size")), None)
@@ -86,7 +86,7 @@ def _refused(case: Case) -> Outcome | None:
         ),
         refute="`free -g` at that minute shows several GiB, page cache included"
         if named
-        else "the GPU has memory of its own (nvidia-smi -q -d MEMORY shows it)",
+        else "the GPU has separate memory (nvidia-smi -q -d MEMORY shows it)",
     )
 
 

@@ -59,7 +59,7 @@ def _renamed(case: Case, options: Sequence[str]) -> Iterator[Change]:
     for option in options[:_RENAMED]:
         near, value = foreign(option) or meant(case, option), case.flag(option)
         if near is not None and isinstance(value, str) and case.flag(near) is None:
-            renamed = set_flag(case, near, typed(value), Direction.SET, f"in the place of --{option}")
+            renamed = set_flag(case, near, typed(value), Direction.SET, f"instead of --{option}")
             if renamed is not None:
                 yield renamed
 

@@ -107,7 +107,7 @@ def judge(case: Case) -> Outcome:
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
         return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
-        return Clear("another program checked a value of its own with pydantic")
+        return Clear("another program checked its own value with pydantic")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and any(says(f, "call-of-a-request") for f in fault.files):
         return Clear("the value is of a request or of its answer, not of the launch")
     run = case.run
@@ -276,7 +276,7 @@ def _of_words(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """The command line itself is wrong: it lacks the model, or has the beginning of several options' names."""
     names = fault.fields("option-ambiguous").get("names", "").split(", ")
     if any(names):
-        why = f"several options begin so: write out the one that you mean, {' or '.join(names[:6])}"
+        why = f"several options begin with these letters: write the full name, {' or '.join(names[:6])}"
         return (thing(ChangeKind.OS, "command", Direction.REPAIR, why, command="vllm serve --help"),)
     if not _MODEL & set(fault.fields("arguments-required").get("names", "").split(", ")):
         return ()

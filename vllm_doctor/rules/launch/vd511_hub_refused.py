@@ -36,8 +36,8 @@ class HubAnswer(Enum):
     NAME = "No folder and no repository of this name exists"
     NOT_SHOWN = "The hub shows no model of this name to this token"
     REVISION = "The model's repository has no such revision"
-    FILE = "The model's repository lacks a file that is fetched"
-    ADDRESS = "The hub has nothing at an address that is fetched"
+    FILE = "The model's repository lacks a file that vLLM needs"
+    ADDRESS = "The hub has no file at an address that vLLM needs"
     LIMIT = "The hub limits the requests of this host"
     OFFLINE = "The model is not on disk, and fetching is switched off"
     CERTIFICATE = "The hub's certificate is not trusted on this host"
@@ -129,7 +129,9 @@ def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:
         case HubAnswer.FILE:
             return (_model(case, "use a repository that holds the file which the message names, in this layout"),)
         case HubAnswer.ADDRESS:
-            why_not = "the address names repository, revision and file, and one of them is not there: list what is"
+            why_not = (
+                "the address names a repository, a revision and a file, and one of them is missing: list the files"
+            )
             return (_model(case, why_not), set_flag(case, "revision", None, Direction.CHANGE, why_not))
         case HubAnswer.LIMIT:
             return (
@@ -139,7 +141,7 @@ def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:
         case HubAnswer.OFFLINE:
             return (_on_disk(case, "fetch it once, as the service's user, into the same HF_HOME"),)
         case HubAnswer.CERTIFICATE:
-            said = "what opens TLS on the way (a proxy) signs for the hub: trust its authority on the host first"
+            said = "a proxy opens TLS and signs for the hub: trust the proxy's certificate authority on the host first"
             bundles = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")  # huggingface_hub before 1.0, and from then on
             each = [environment(name, Direction.SET, said, to="/etc/ssl/certs/ca-certificates.crt") for name in bundles]
             return (each[0], msgspec.structs.replace(each[1], together=True))

@@ -95,7 +95,7 @@ def _draft(case: Case, fault: Fault) -> Change | None:
     """The architecture may be the draft model's: the server does without it."""
     if fault.fields("validation-error").get("what") != "SpeculativeConfig":
         return None
-    why = "the draft model has this architecture: use another draft model or method, or none"
+    why = "the draft model has this architecture: use another draft model or method, or no draft"
     return set_flag(case, "speculative-config", None, Direction.CHANGE, why)
 
 

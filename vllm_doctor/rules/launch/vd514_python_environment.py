@@ -129,7 +129,7 @@ def judge(case: Case) -> Outcome:
     if (torn := _torn(fault)) is not None and not fault.ids & EXHAUSTED:
         return finding(
             RULE,
-            title=f"The installed package {torn} lacks a file of its own",
+            title=f"The installed package {torn} is incomplete: a file is missing",
             severity=severity(case, fault),
             confidence=Confidence.LIKELY,
             evidence=(exception_line(case, fault),),
@@ -240,7 +240,7 @@ def _program(case: Case) -> Change:
         ChangeKind.PACKAGE,
         "program",
         Direction.REPAIR,
-        f"the unit starts {program}: the last lines show which part of that path is not there, and what lies beside it",
+        f"the unit starts {program}: the last lines show the missing part of that path, and the names beside it",
         command=f"namei -l {shlex.quote(program)}; ls -l {shlex.quote(str(above[min(2, len(above) - 1)]))}",
     )
 
@@ -270,7 +270,7 @@ def _home(case: Case, fault: Fault) -> Change | None:
     if ":" not in path:
         return None
     folder = next((part for part in path.split(":") if part), "").removesuffix("/bin/nvcc")
-    why = "a single folder, without a colon: what compiles appends /bin/nvcc to it"
+    why = "name a single folder, without a colon: the compiler call appends /bin/nvcc"
     return environment("CUDA_HOME", Direction.CHANGE, why, to=folder or None, before=case.env("CUDA_HOME"))
 
 
@@ -379,8 +379,8 @@ def _torn(fault: Fault) -> str | None:
 
 def _whole_again(package: str) -> Change:
     why = (
-        "its wheel was unpacked in part, or this release of it was packed without the file: install it again, or "
-        "another release"
+        "the wheel was unpacked incompletely, or published without the file: install the package again, or "
+        "another release of it"
     )
     known = listed(package)
     command = f"pip install --force-reinstall --no-deps {shlex.quote(package)}" if known is not None else "pip check"

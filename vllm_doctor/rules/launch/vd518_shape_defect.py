@@ -83,7 +83,7 @@ def _not_one_type(case: Case, fault: Fault) -> Finding:
                 "kv-transfer-config",
                 None,
                 Direction.CHANGE,
-                "this connector switches the manager off: use one that supports it, or none",
+                "this connector switches the manager off: use a connector that supports the manager, or no connector",
             )
             if connector
             else None,

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
         return fault
     return finding(
         RULE,
-        title="A program needs more of a TPU core's own memory than there is" if "xla-on-chip" in fault.ids else "",
+        title="A program needs more memory than a TPU core has" if "xla-on-chip" in fault.ids else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=_changes(case, fault),
@@ -77,7 +77,7 @@ def _whole_prompts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     cached = any(says(file, "call-cached-prompt") for file in fault.files)
     if not cached or not (engine == "V0" or (engine is None and old)):
         return ()
-    why = "this kernel continues a prompt of which a part is cached; whole prompts use another one"
+    why = "this kernel continues a prompt that is partly cached; whole prompts use another kernel"
     return (
         set_flag(case, "enable-chunked-prefill", False, Direction.SET, why),
         set_flag(case, "enable-prefix-caching", False, Direction.SET, why),
@@ -100,7 +100,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         changes.append(environment("VLLM_ROCM_USE_AITER", Direction.SET, why, to="1", applicability=needs))
     if case.effective("enable-expert-parallel") in {True, "True"}:
         why = (
-            "Triton's tiles are chosen by how many experts a GPU has and how wide they are: each then has a part of all"
+            "Triton chooses tiles by the number and width of a GPU's experts: each GPU then has a part of every expert"
         )
         changes.append(set_flag(case, "enable-expert-parallel", None, Direction.REMOVE, why))
     return tuple(changes)
@@ -124,7 +124,7 @@ def _smaller_block(case: Case, fault: Fault) -> Change | None:
     if least is not None and builds.has_code(least, versions.newest_known()) is False:
         return None
     return upgrade(
-        case, "vLLM names no other kernel for this model on this GPU; the newest release may have one that fits"
+        case, "vLLM names no other kernel for this model on this GPU; the newest release may have a kernel that fits"
     )
 
 

@@ -69,8 +69,8 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
             return (upgrade(case, "this release brings a transformers that has this tokenizer"),)
         case "tensor-of-other-size":
             why = (
-                "its files and its config.json, or this release's code, do not agree on a shape: take one that was "
-                "saved or merged whole, with its own config.json, and quantized in a way that this release reads"
+                "the checkpoint's files disagree with its config.json, or with this release's code, on a shape: "
+                "use a checkpoint that was saved or merged completely, in a quantization that this release reads"
             )
             return (
                 set_flag(case, "model", None, Direction.CHANGE, why),
@@ -78,7 +78,7 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
             )
     said = _said(case, fault, known)
     if any(says(file, "call-of-drafts") for file in fault.files):
-        why = f"the tensor is the draft's ({said}): another draft model, saved for this release, or none"
+        why = f"the tensor is the draft's ({said}): use another draft model, saved for this release, or no draft model"
         return (
             set_flag(case, "speculative-config", None, Direction.CHANGE, why),
             upgrade(case, "this release may read this draft"),

@@ -27,7 +27,9 @@ from vllm_doctor.rules.say import finding, upgrade
 _LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "neuron-compile-failed"})
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
-_TAKES = "a release whose code takes what the message names: each one takes more models, kernels and combinations"
+_TAKES = (
+    "a newer release may support what the message names: each release supports more models, kernels and combinations"
+)
 
 
 def judge(case: Case) -> Outcome:

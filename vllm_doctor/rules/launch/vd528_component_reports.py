@@ -21,7 +21,7 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     if run.root is not None or run.deaths or run.stopped is not None or run.client is not None:
-        return NotHere("a traceback, a death or a stop tells how it ended")
+        return NotHere("a traceback, a death or a stop shows how the server ended")
     told = complaints(run)
     found = next(((line, part) for line in told if (part := _part(line)) is not None), None)
     if found is None:

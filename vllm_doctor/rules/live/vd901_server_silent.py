@@ -109,7 +109,7 @@ def _frozen(processes: list[Process], unit: str | None) -> Finding:
     group = ", ".join(str(p.pid) for p in processes[:12])
     return finding(
         RULE,
-        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: none of its processes runs; requests wait",
+        title=f"{unit or f'Process {first.pid} ({first.name})'} is frozen: its processes do not run, and requests wait",
         severity=Severity.WILL_FAIL_UNDER_LOAD,
         evidence=(Evidence("cgroup", "cgroup.events", f"frozen 1: the control group of process {group}"),),
         changes=(thing(ChangeKind.OS, unit or f"process {first.pid}", Direction.REPAIR, why, command=command),),

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
     told = [(i, line.text) for i, line in enumerate(run.lines) if line.process == "systemd"]
     ended = next(((i, found) for i, text in told if (found := read("systemd-main-killed", text))), None)
     if ended is None and not told:
-        return NotHere("what was read contains no line of systemd")
+        return NotHere("the doctor read no line of systemd")
     if ended is None:
         return Clear("systemd saw no signal end the main process")
     index, found = ended
@@ -81,8 +81,8 @@ def _while_it_stopped(case: Case) -> Finding | None:
     who = _WHOSE.get(killed.id, "docker") if waited is None and killed is not None else "unit"
     name, to = _PATIENCE.get(case.launch.medium if case.launch is not None else "", _PATIENCE[who])
     why = (
-        "whoever stops the server waits so long before SIGKILL: requests that run to their end, and the engine that "
-        "gives the GPU back, need longer (docker waits 10 s, Kubernetes 30 s, systemd 90 s where nothing is set)"
+        "give the server this long between SIGTERM and SIGKILL: it must finish its requests and free the GPU "
+        "(default: docker 10 s, Kubernetes 30 s, systemd 90 s)"
     )
     return finding(
         RULE,

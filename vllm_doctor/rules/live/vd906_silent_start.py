@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
     if silent < step.minutes:
         return Clear(f"its last line is {max(silent, 0):.0f} minutes old")
     if reached is None and not _nobody_listens(probe):
-        return NotHere("no line of vLLM says that it starts, and nothing says that nobody listens at its port")
+        return NotHere("no line of vLLM reports a start, and no evidence shows that its port is closed")
     name = f"the phase {reached.value}" if reached is not None else "its first line"
     ranks = reached is StartupPhase.DEVICE and (case.count("tensor-parallel-size") or 1) > 1
     stuck = [p for p in (case.machine.processes if case.machine is not None else ()) if p.state == "D"]
@@ -84,8 +84,8 @@ def _awaits_engine(run: AnalysedRun) -> tuple[Hit, ...]:
 def _engine(case: Case, waits: Sequence[Hit], minutes: int) -> Finding:
     """The server asks every few seconds for its engine process, which has not written its first line."""
     why = (
-        "shows where the engine's process stands: most often it reads its program from a slow share, asks the hub or a "
-        "proxy, or waits for CUDA; a process that is not there was ended from outside"
+        "shows where the engine's process waits: most often for a slow share, the hub, a proxy or CUDA; if the "
+        "process is missing, something outside ended it"
     )
     command = "for p in $(pgrep -f 'EngineCore|multiprocessing.spawn'); do py-spy dump --pid $p; done"
     return finding(

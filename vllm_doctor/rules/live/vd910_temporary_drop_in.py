@@ -14,8 +14,8 @@ _WHAT = {"recover": "the smaller launch of `recover`", "debug": "variables of `d
 
 
 _AFTER = {
-    "recover": "do nothing: the drop-in expires; its lower numbers stay in force until the next restart after that",
-    "debug": "do nothing: the drop-in expires, and the service restarts without the drop-in",
+    "recover": "or wait: the drop-in expires; its lower numbers stay in force until the next restart after that",
+    "debug": "or wait: the drop-in expires, and the service restarts without it",
 }
 
 

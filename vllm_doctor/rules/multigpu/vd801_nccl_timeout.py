@@ -50,15 +50,15 @@ def _no_answer(case: Case, fault: Fault) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
-        refute="py-spy dump of the workers, while it stands still, shows that none waits for another rank or compiles",
+        refute="py-spy dump of the workers, during the hang, shows no worker that waits for another rank or compiles",
     )
 
 
 def _never_met(case: Case, fault: Fault) -> Finding:
     """No call was made yet: the ranks wait for each other at the first one's address."""
     why = (
-        "the other ranks waited at the first one's address for one that did not come: it ended, still loads, or cannot "
-        "reach that address and port; its own log says which"
+        "the other ranks waited for one rank at the first rank's address: that rank ended, still loads, or cannot "
+        "reach the address and port; its log shows which"
     )
     return finding(
         RULE,

@@ -105,7 +105,7 @@ def _toolkit(case: Case, fault: Fault) -> Finding:
             thing(ChangeKind.PACKAGE, "cuda-toolkit", Direction.UPGRADE, why, command=command),
             *_checked(case, fault),
         ),
-        refute="nvcc --version names a CUDA that has this GPU",
+        refute="nvcc --version names a CUDA that supports this GPU",
     )
 
 
@@ -122,16 +122,16 @@ def _other_card(case: Case, fault: Fault) -> Change | None:
     fit = next((name for name, has in known.items() if least and has >= least), None)
     if fit is None:
         return None
-    why = f"vLLM took another card first; this one has what the kernels need: the index or UUID of the {fit}"
+    why = f"vLLM took another card first: use the index or UUID of a card that has the kernels, the {fit}"
     command = "nvidia-smi -L; export CUDA_DEVICE_ORDER=PCI_BUS_ID   # so that indices are those of nvidia-smi"
     return environment("CUDA_VISIBLE_DEVICES", Direction.SET, why, command=command, before=case.env(_VISIBLE))
 
 
 def _ptxas(case: Case) -> tuple[Change | None, ...]:
     """Triton brings its own ptxas, and takes another one from a variable: newer ones name Blackwell's apart."""
-    why = "Triton's own ptxas is older than this card; that of a CUDA toolkit which knows the card compiles for it"
+    why = "Triton's own ptxas is older than this card; the ptxas of a newer CUDA toolkit compiles for the card"
     command = "/usr/local/cuda/bin/ptxas --help | grep -o 'sm_1[0-9]*' | sort -u   # CUDA 13 knows sm_103, 110 and 121"
-    newer = "Triton releases with a ptxas of its own for Blackwell read this name"
+    newer = "Triton releases with a separate ptxas for Blackwell read this name"
     return (
         environment("TRITON_PTXAS_PATH", Direction.SET, why, to=_PTXAS, command=command),
         environment("TRITON_PTXAS_BLACKWELL_PATH", Direction.SET, newer, to=_PTXAS),
@@ -146,7 +146,7 @@ def _without_fp8(case: Case, fault: Fault) -> Finding:
         str(case.effective("kv-cache-dtype")).startswith("fp8")
     )
     why = "attention then reads a KV cache of the model's own type: half as many tokens fit"
-    also = "the FP8 that Triton has for older GPUs, of fewer digits: check the quality of answers"
+    also = "the FP8 type that Triton has for older GPUs has fewer digits: check the quality of answers"
     return finding(
         RULE,
         title="The GPU lacks the FP8 type (E4M3) of the "

@@ -78,7 +78,7 @@ def _severity(case: Case) -> Severity:
 def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:
     ours = ACTIONS.get(bad[0].code) if bad else None
     why = (
-        f"the driver asks for this action: {action}"
+        f"the driver requests this action: {action}"
         if action
         else ours or "drain the GPU, then reset the GPU; replace the GPU if the fault comes back"
     )

@@ -59,7 +59,7 @@ def _without_drafts(case: Case) -> Change | None:
     """Drafts make longer steps of kernels that a plain server does not run."""
     if case.effective("speculative-config") is None:
         return None
-    why = "its steps run kernels that a plain server does not: without them it also shows whose the defect is"
+    why = "drafts run kernels that a plain server does not run; a start without drafts shows where the defect is"
     return set_flag(case, "speculative-config", None, Direction.REMOVE, why)
 
 

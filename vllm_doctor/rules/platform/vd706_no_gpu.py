@@ -93,7 +93,7 @@ def _no_platform(case: Case) -> Finding | None:
     if run is None or told is None or run.served(-1) or run.miles or run.root is not None:
         return None
     why = (
-        "nothing that starts this process gives it a device: in a pod nvidia.com/gpu under resources.limits, and "
+        "no GPU was given to this process: in a pod set nvidia.com/gpu under resources.limits, and "
         "runtimeClassName nvidia where that is not the node's default; docker --gpus all; podman --device "
         "nvidia.com/gpu=all; on a host the driver"
     )

@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.GPUS} if gpus is None else {Signal.LOG}))
     root = run.root
     if root is None or not (root.ids & _AT_START or (root.ids & EXHAUSTED and root.startup_phase in _EARLY)):
-        return NotHere("this service was not refused memory at its start")
+        return NotHere("this service did not lack memory at its start")
     own = unit.name if unit is not None else None
     held = [(g, p) for g in gpus for p in g.processes if (p.used_bytes or 0) >= _WORTH and _foreign(p, own)]
     hidden = [g for g in gpus if (_unlisted(g) or 0) >= max(GIB, (g.total_bytes or 0) // 50)]
@@ -77,7 +77,7 @@ def _nobody(gpu: Gpu) -> str:
 def _sums(held: list[tuple[Gpu, GpuProcess]], hidden: list[Gpu]) -> tuple[Arithmetic, ...]:
     listed = tuple(gib(f"held by {p.pid}", (p.used_bytes or 0) / GIB, f"GPU {g.index}", "NVML") for g, p in held[:4])
     return listed + tuple(
-        gib("held by nobody listed", (_unlisted(g) or 0) / GIB, "total − free − reserved − all processes", "NVML")
+        gib("held by no listed process", (_unlisted(g) or 0) / GIB, "total − free − reserved − all processes", "NVML")
         for g in hidden[:4]
     )
 

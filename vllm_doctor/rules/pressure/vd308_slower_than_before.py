@@ -63,7 +63,7 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     fastest = max(map(_each, last))
     if fastest >= _FLOOR:
         return None
-    why = "weights that lie in the host's memory cross its bus at each step: take fewer, or a smaller checkpoint"
+    why = "offloaded weights cross the PCIe bus at each step: offload less, or use a smaller checkpoint"
     hits = run.all("stats")
     offload = case.effective("cpu-offload-gb") not in {None, "0", 0}
     return _slow(

@@ -46,9 +46,9 @@ def containers_limit(case: Case) -> Change:
 def jobs_limit(*, by_slurm: bool) -> Change:
     """More memory for a job of a batch system; Slurm gives it the whole node's for 0."""
     if not by_slurm:
-        why = "ask the batch system for more: how much more than its own the job needs, nobody printed"
+        why = "ask the batch system for more memory; the log does not show how much more the job needs"
         return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why)
-    why = "0 gives the job all memory of its node; how much more than its own it needs, nobody printed"
+    why = "0 gives the job all memory of its node; the log does not show how much more it needs"
     return thing(ChangeKind.OS, "job-memory", Direction.RAISE, why, to="0")
 
 

@@ -37,7 +37,7 @@ def _made(change: Change | None) -> tuple[Change, ...]:
 
 
 def _sleep(case: Case) -> Change:
-    why = "level 2 keeps no copy of the weights in memory of the host; who wakes the engine must load them again"
+    why = "level 2 keeps no copy of the weights in host memory; load the weights again after the wake-up"
     command = f"curl -X POST 'http://127.0.0.1:{case.count('port') or 8000}/sleep?level=2'"
     return thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1, command=command)
 
@@ -50,7 +50,7 @@ def _offloaded(case: Case) -> Change | None:
 
 def _prefetched(case: Case) -> Change | None:
     now = case.count("offload-num-in-group")
-    why = "so many layers of each group of --offload-group-size are kept in pinned memory of the host"
+    why = "this many layers of each group of --offload-group-size stay in pinned host memory"
     to = max(1, now // 2) if now is not None and now > 1 else None
     return set_flag(case, "offload-num-in-group", to, Direction.LOWER, why) or _offloaded(case)
 
@@ -58,8 +58,8 @@ def _prefetched(case: Case) -> Change | None:
 def _kv_offloaded(case: Case) -> Change | None:
     now = case.number("kv-offloading-size")
     why = (
-        "the pool of the host to which KV cache is moved, GiB of all ranks together, is taken whole at the start; in "
-        "--kv-transfer-config it is cpu_bytes_to_use"
+        "vLLM allocates this host pool for offloaded KV cache at the start, in GiB over all ranks; "
+        "--kv-transfer-config calls it cpu_bytes_to_use"
     )
     named = set_flag(case, "kv-offloading-size", int(now / 2) if now else None, Direction.LOWER, why)
     return named or set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
@@ -67,16 +67,16 @@ def _kv_offloaded(case: Case) -> Change | None:
 
 def _p2p(case: Case) -> Change | None:
     why = (
-        f"set mem_pool_size_gb in kv_connector_extra_config: each rank pins so many GiB of the host for KV cache that "
-        f"waits for its request ({_P2P_POOL} where nothing is set)"
+        f"set mem_pool_size_gb in kv_connector_extra_config: each rank pins this many GiB of the host for KV "
+        f"cache that waits for its request ({_P2P_POOL} where nothing is set)"
     )
     return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
 
 
 def _nixl(case: Case) -> Change | None:
     why = (
-        "with kv_buffer_device cpu a copy of the whole KV cache lies in memory of the host: cuda keeps it on the GPU; "
-        "elsewhere make the KV cache smaller"
+        "kv_buffer_device cpu keeps a copy of the whole KV cache in host memory: set cuda to keep it on the GPU; "
+        "on other platforms make the KV cache smaller"
     )
     return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
 
@@ -92,7 +92,7 @@ def _lmcache(case: Case) -> Change:
 
 def _adapters(case: Case) -> Change | None:
     now = case.count("max-cpu-loras")
-    why = "so many adapters are kept in pinned memory of the host"
+    why = "this many adapters stay in pinned host memory"
     return set_flag(case, "max-cpu-loras", max(1, now // 2) if now else None, Direction.LOWER, why)
 
 

@@ -125,7 +125,9 @@ def _passes(case: Case) -> tuple[str, ...]:
 
 
 def _tuning(case: Case, _: Fault) -> tuple[Change | None, ...]:
-    why = "Inductor was trying out kernels when it failed; without torch.compile it tries none, and CUDA graphs stay"
+    why = (
+        "Inductor failed while it tested kernels; without torch.compile vLLM tests no kernels, and CUDA graphs stay on"
+    )
     return (without_compiling(case, why) or eager(case),)
 
 
@@ -144,7 +146,10 @@ def _graph(case: Case, _: Fault) -> tuple[Change | None, ...]:
         "the failure came while a graph was captured or replayed; without graphs vLLM launches the "
         "compiled kernels one by one"
     )
-    return (without_graphs(case, why) or eager(case, "vLLM then captures and replays no graph, in which it failed"),)
+    return (
+        without_graphs(case, why)
+        or eager(case, "vLLM failed inside a CUDA graph, and captures no graph with this option"),
+    )
 
 
 def _all_reduce(case: Case, fault: Fault) -> tuple[Change | None, ...]:
@@ -258,7 +263,7 @@ def _other_product(case: Case, fault: Fault) -> Change | None:
     if "cutlass" not in calls or case.effective("linear-backend") not in {None, "auto", "cutlass"}:
         return None
     to = "marlin" if "fp4" in calls else "triton" if "block" in calls else "torch"
-    why = "CUTLASS' kernel for this product failed; another one multiplies the same weights"
+    why = "CUTLASS' kernel for this product failed; another kernel multiplies the same weights"
     if kernels.has("linear", to, case.version or versions.newest_known()):
         return set_flag(case, "linear-backend", to, Direction.SET, why)
     forced = "VLLM_TEST_FORCE_FP8_MARLIN"

@@ -93,7 +93,7 @@ def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
     """What the launch turns on beyond a plain server, where the code that all of it runs through failed."""
     if part.id not in _SHARED:
         return ()
-    why = "the launch turns it on, and without it this code takes another way; it then also tells where the defect lies"
+    why = "the launch turns this on; without it the code takes another path, which also shows where the defect is"
     asked = (name for name in _EXTRAS if case.effective(name) is not None)
     return tuple(set_flag(case, name, None, Direction.REMOVE, why) for name in asked)
 

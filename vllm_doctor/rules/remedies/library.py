@@ -63,6 +63,6 @@ def does_not_fit(fault: Fault) -> str | None:
 def built_with(case: Case, name: str) -> Change:
     """The releases of a library that this vLLM was built with."""
     to = fitting(case, name)
-    why = f"the failing code is {name}'s own: rule out first that it is another release than vLLM was built with"
+    why = f"the failing code is {name}'s own: first check that its release is the one that vLLM was built with"
     command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {name}"
     return thing(ChangeKind.PACKAGE, name, Direction.CHANGE, why, to=to, command=command)

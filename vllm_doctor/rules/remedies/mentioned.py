@@ -15,7 +15,7 @@ from vllm_doctor.rules.remedies.refusal import refusal_text, refused_by_vllm
 from vllm_doctor.rules.remedies.requested_change import is_option
 from vllm_doctor.rules.say import set_flag
 
-_WHY = "the message is about this option: a value that it accepts, or none"
+_WHY = "the message is about this option: give a value that the message accepts, or remove the option"
 _QUOTED = "the message refuses the value that the launch gives this option"
 # A sentence lists what it found at its end; what it is about stands before.
 _READ, _CHANGES = 600, 2

@@ -45,7 +45,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         ChangeKind.PACKAGE,
         name.replace("_", "-") if known else "foreign-package",
         Direction.UPGRADE,
-        f"its code was written for another release than {ours}: take one that names this release",
+        f"its code was written for another release than {ours}: install a release that names this vLLM",
         to=None if known else name,
         command=f"pip install -U {name.replace('_', '-')}; pip check" if known else "pip check",
     )

@@ -46,7 +46,10 @@ def network(case: Case) -> tuple[Change, ...]:
             command="ip -br addr",
         ),
         environment(
-            "NCCL_IB_DISABLE", Direction.SET, "sockets instead of RDMA: slower; tells if RDMA is at fault", to=1
+            "NCCL_IB_DISABLE",
+            Direction.SET,
+            "uses sockets instead of RDMA: slower, but shows whether RDMA is at fault",
+            to=1,
         ),
         environment("NCCL_DEBUG", Direction.SET, "each rank then writes the path on which it waits", to="INFO"),
     )

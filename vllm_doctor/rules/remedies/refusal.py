@@ -102,7 +102,7 @@ def _of_its_file(case: Case, file: str) -> Change | None:
     if not says(file, "call-of-configuration"):
         return None
     name = PurePosixPath(file).stem.removesuffix("_config").replace("_", "-") + "-config"
-    why = "the value that is refused belongs to this option's keys: one that the message accepts"
+    why = "a key of this option has the refused value: give a value that the message accepts"
     return set_flag(case, name, None, Direction.CHANGE, why) if is_option(case, name) else None
 
 

@@ -48,8 +48,8 @@ def _top_level(file: str) -> str:
 def of_this_vllm(package: str) -> Change:
     """The importer's release for this vLLM."""
     why = (
-        "its code imports what this vLLM does not have: take its release for this vLLM, as its own table of releases "
-        "says, or the vLLM that it was written for"
+        "its code imports names that this vLLM does not have: install the release that its documentation lists "
+        "for this vLLM, or the vLLM that it was written for"
     )
     if package.endswith(".py"):
         return thing(ChangeKind.PACKAGE, _OWN, Direction.CHANGE, why, command="pip show vllm")

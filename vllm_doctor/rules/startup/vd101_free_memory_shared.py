@@ -38,8 +38,8 @@ def _of_the_pool(case: Case, short: Shortage) -> Finding:
         ),
         changes=(pass_free_memory_check(case, short),),
         refute="`free -g` shows as little available before the start, page cache included",
-        then="`free -g`: what it lists as buff/cache are files, often the weights of the last start, and the check "
-        "does not count them as free; `sync; echo 3 > /proc/sys/vm/drop_caches` gives them back before a start",
+        then="`free -g` lists files as buff/cache, often the weights of the last start; vLLM's check does not "
+        "count this memory as free; `sync; echo 3 > /proc/sys/vm/drop_caches` frees the memory before a start",
     )
 
 

@@ -30,8 +30,8 @@ def judge(case: Case) -> Outcome:
             confidence=Confidence.POSSIBLE,
             evidence=(case.line(at),),
             refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
-            then="see on which device the model was loaded: who embeds vLLM may have moved it to another GPU, or "
-            "patched the call that measures",
+            then="find the device on which the model was loaded: the program that embeds vLLM may have moved the "
+            "model to another GPU, or patched the call that measures",
         )
     if case.weights_gib == 0:
         return finding(
@@ -40,10 +40,10 @@ def judge(case: Case) -> Outcome:
             confidence=Confidence.LIKELY,
             evidence=(case.line(at),),
             arithmetic=_sum(root.fields("profile-free-rose")),
-            changes=(stop_others(case, "what was freed was held before the engine was made"),),
+            changes=(stop_others(case, "another process held this memory before the engine was made, and freed it"),),
             refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
-            then="a program that makes the engine in its own process (a trainer) frees its models first (del, "
-            "torch.cuda.empty_cache()), or gives vLLM a GPU of its own; its weights are 0 where it moved them",
+            then="if a program makes the engine in its own process (a trainer), free its models first (del, "
+            "torch.cuda.empty_cache()), or give vLLM a separate GPU",
         )
     if shares_memory(case):
         return finding(
@@ -77,7 +77,7 @@ def judge(case: Case) -> Outcome:
 
 
 def _caches_first() -> Change:
-    why = "pages of files that the host gives back in the meantime count as free: drop them before the start"
+    why = "cached pages that the host frees during the profile run count as free: drop the page cache before the start"
     command = "sync; echo 3 > /proc/sys/vm/drop_caches   # as root, then start"
     return thing(ChangeKind.OS, "page-cache", Direction.REMOVE, why, command=command)
 

@@ -52,8 +52,8 @@ def _of_this_process(case: Case, oom: Oom, held: float) -> Finding:
             _end_process(
                 case,
                 "an engine, a model or a trainer that the same process made before is still on the GPU: deleting the "
-                "object does not free all of the memory; ending the process does: make each engine in a process of "
-                "its own",
+                "object does not free all of the memory; ending the process does: make each engine in a separate "
+                "process",
             ),
         ),
         refute="the process had made nothing on the GPU before it made the engine",

@@ -16,8 +16,8 @@ from vllm_doctor.rules.say import finding, gib, thing
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
 _SHARE = (
-    "If the other process is a vLLM server that must stay, start it again with a lower --gpu-memory-utilization: each "
-    "server takes its fraction of the whole card, so the fractions of all servers on it must come to less than 1"
+    "If the other process is a vLLM server that must stay, start it again with a lower --gpu-memory-utilization: "
+    "the value is a part of the whole card, so the values of all servers on the card must add up to less than 1"
 )
 _MOST = 0.8
 # What a process of vLLM holds outside torch on a card at most, and the least KV cache that is worth a start, GiB.
@@ -79,10 +79,10 @@ def _counted_in(case: Case) -> Finding | Clear | None:
         return None
     outside = float(results.fields["outside"])
     if outside <= _OWN_MOST:
-        return Clear(f"{outside:.2f} GiB are used beside torch's own, as much as one process takes")
+        return Clear(f"{outside:.2f} GiB are used outside torch, as much as one process takes")
     return finding(
         RULE,
-        title=f"Others hold GPU memory: {outside:.2f} GiB are used beside torch's own",
+        title=f"Other processes hold GPU memory: {outside:.2f} GiB are used outside torch",
         confidence=Confidence.LIKELY,
         evidence=(case.line(results.index), case.line(root.hits[0].index)),
         arithmetic=(

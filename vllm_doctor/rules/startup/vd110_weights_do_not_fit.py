@@ -54,7 +54,7 @@ def judge(case: Case) -> Outcome:
     if in_pass(oom):
         return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
-        return Clear("not the weights but the adapters' buffers did not fit")
+        return Clear("the adapters' buffers did not fit, not the weights")
     return finding(
         RULE,
         title="The weights do not fit on the GPU" + _how_far(oom),
@@ -94,7 +94,7 @@ def _without_draft(case: Case, oom: Oom) -> Change | None:
     """The model itself was loaded; its draft no longer fitted beside it."""
     if not any(says(f, "call-draft") for f in oom.fault.files):
         return None
-    why = "the model itself was loaded; its draft did not fit beside it: without a draft it is slower, and starts"
+    why = "the model was loaded, its draft model did not fit: without a draft the server starts, and decodes slower"
     named = "speculative-config" if case.has_flag("speculative-config") is not None else "speculative-model"
     return set_flag(case, named, None, Direction.REMOVE, why)
 

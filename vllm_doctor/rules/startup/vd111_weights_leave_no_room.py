@@ -26,7 +26,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the weights leave room for a profile run")
     weights, source = told
     if in_adapters(oom):
-        return Clear("not the pass but the adapters' buffers did not fit")
+        return Clear("the adapters' buffers did not fit, not the profile run")
     if tensor(case, oom.torch) is not None:
         return Clear("the tensor that failed is not a weight")
     tokens, shorter = fewer_tokens(case, oom.torch), _shorter(case)

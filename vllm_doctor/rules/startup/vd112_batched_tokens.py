@@ -25,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
     if in_sampler(oom) or in_adapters(oom):
-        return Clear("not the forward pass but a buffer of the sampler or of an adapter did not fit")
+        return Clear("a buffer of the sampler or of an adapter did not fit, not the forward pass")
     if weights_fill(case) is not None and named is None:
         return Clear("the weights alone fill the GPU")
     if fewer_inputs(case, oom) is not None:

@@ -33,10 +33,7 @@ def judge(case: Case) -> Outcome:
                 "max-model-len",
                 small.fits,
                 Direction.LOWER,
-                (
-                    "vLLM then refuses requests longer than this; shorter ones lose nothing, as each takes "
-                    "blocks only as its tokens arrive"
-                ),
+                ("vLLM then refuses requests longer than this; shorter requests are not affected"),
                 predicted={"max_model_len": float(small.fits)},
             ),
             _raise(case, small),

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("no other process holds this engine's weights")
     held, fraction, want = float(fields["held"]), float(fields["util"]), float(fields["want"])
     if not fraction or not want:
-        return Clear("the error line has a 0 where a size or a fraction is needed")
+        return Clear("the error line has a 0 where a size is needed")
     total = want / fraction
     to = min(0.97, math.ceil((held + _ROOM) / total * 100) / 100)
     return finding(

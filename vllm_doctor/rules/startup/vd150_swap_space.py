@@ -41,7 +41,7 @@ def judge(case: Case) -> Outcome:
                 Direction.LOWER,
                 f"{_WARNED:g} × {ram:.2f} / {parts}; the V1 engine never swaps, so 0 is right for it"
                 if parts is not None
-                else "the V1 engine never swaps, and V0 then computes again what it would have swapped out",
+                else "the V1 engine never swaps, and V0 then recomputes the requests that it would have swapped out",
                 until=_LAST,
             ),
             thing(

@@ -214,7 +214,7 @@ def test_recover_frees_what_the_unit_left_on_its_gpu_and_ends_nobody_elses(host,
     plan = host.check_output("vllm-doctor recover --unit vllm@chat --dry-run")
     assert f"end what it left behind: pid {left_behind['strayed']} of user vllm, of no unit, holds 30.00 GiB" in plan
     assert f"left alone: pid {left_behind['neighbour']} of user vllm, vllm@code.service" in plan
-    assert "holds 3.00 GiB of GPU-11111111-2222-3333-4444-000000000000: nothing says that this unit started it" in plan
+    assert "holds 3.00 GiB of GPU-11111111-2222-3333-4444-000000000000: no evidence shows that this unit" in plan
     assert "start it with --gpu-memory-utilization 0.75" in plan
     done = host.run("vllm-doctor recover --unit vllm@chat --yes --hours 1 --ready-seconds 240")
     assert done.rc == 0, done.stdout + done.stderr
