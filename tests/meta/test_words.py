@@ -65,7 +65,9 @@ def test_a_sentence_has_no_turn_that_is_read_twice(turn: str, sentences: list[st
 
 
 # A page's "What to do" that begins so names a thing, and leaves the verb to the reader.
-NO_VERB = re.compile(r"(An?|Another|The|More|Fewer|Smaller|Larger|What|Who|By|Each|Nothing|Somebody|Not|No|GPUs?|`)\b|`")
+NO_VERB = re.compile(
+    r"(An?|Another|The|More|Fewer|Smaller|Larger|What|Who|By|Each|Nothing|Somebody|Not|No|GPUs?|`)\b|`"
+)
 
 
 @pytest.mark.parametrize("page", sorted(PACKAGE.glob("rules/*/vd*.md")), ids=lambda page: page.stem)

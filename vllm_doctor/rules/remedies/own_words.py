@@ -133,6 +133,6 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
             return set_flag(case, "enforce-eager", True, Direction.ADD, why)
         case "not-divided-over-ranks":
             whole, ranks = int(fields["a"]), int(fields["b"])
-            why = f"that many ranks divide {whole} evenly; what no longer fits is split with --pipeline-parallel-size"
+            why = f"that many ranks divide {whole} evenly; split the rest with --pipeline-parallel-size"
             return set_flag(case, "tensor-parallel-size", gcd(whole, ranks), Direction.LOWER, why)
     return None
