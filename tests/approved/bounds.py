@@ -7,6 +7,7 @@ same.
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from unittest.mock import patch
@@ -35,8 +36,9 @@ def answers(kind: str) -> str:
 
 
 def _of_configs() -> Iterator[str]:
-    for model in launches():
-        config = json.loads((FOLDER / "models" / f"{model}.json").read_text(encoding="utf-8"))
+    models = [FOLDER / "models" / f"{model}.json" for model in launches()]
+    for path_of in (*models, *sorted((FOLDER / "documents" / "config").glob("*.json"))):
+        config = json.loads(path_of.read_text(encoding="utf-8"))
         asked, several = _asked_of(config)
         yield from several
         for path in asked:
@@ -64,7 +66,7 @@ def _asked_of(config: dict[str, Any]) -> tuple[list[tuple[str, ...]], list[str]]
 
         return ask
 
-    with patch.multiple(Section, **{name: noted(name) for name in asks}):
+    with patch.multiple(Section, **{name: noted(name) for name in asks}), suppress(ConfigError):
         describe(Section(config))
     return list(found), list(several)
 

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import resource
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,12 @@ from vllm_doctor.gather import (
     documents,
     environment_file,
     fields,
+    hub,
     inspected,
     journal,
     kernel,
     metrics,
+    nvml,
     procfs,
     program,
     release,
@@ -321,3 +324,38 @@ def test_a_description_in_yaml_is_read_up_to_a_mebibyte(tmp_path: Path, kind: st
     as_json = json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": {"containers": []}, "status": {"phase": "x"}})
     (tmp_path / "pod").write_text(as_json.ljust(2 * bound))
     assert documents.sort([str(tmp_path / "pod")]).logs == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "version"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.65.06", "580.65.06"),
+        ("/usr/lib64/libnvidia-ml.so.535.104", "535.104"),
+        ("/usr/lib64/libnvidia-ml.so.1", None),
+        ("/usr/lib64/libnvidia-ml.so.580.65.06.bak", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_the_librarys_version_is_its_files(path: str | None, version: str | None) -> None:
+    assert nvml._suffix(path) == version
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(12080, "12.8"), (13000, "13.0"), (11019, "11.1"), (9020, "9.2"), (0, None), (None, None)]
+)
+def test_cudas_version_as_people_write_it(number: int | None, told: str | None) -> None:
+    assert nvml._cuda(number) == told
+
+
+@pytest.mark.parametrize(
+    ("soft", "within"), [(1 << 20, 1 << 20), (1 << 40, hub._MOST), (resource.RLIM_INFINITY, hub._MOST)]
+)
+def test_a_config_grows_to_the_smaller_of_both_limits(soft: int, within: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [soft, resource.RLIM_INFINITY]
+    told: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: tuple(now))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: told.append(limits))
+    with hub._no_larger():
+        pass
+    assert told == [(within, now[1]), tuple(now)]
