@@ -44,7 +44,7 @@ def answers(code: str) -> str:
     return "\n".join("\n".join(_block(name)) + "\n" for name in swept)
 
 
-# A figure is looked at from none of it to so many times of it, for where the answer turns.
+# A figure is looked at from none of it to so many times of it, for where the answer turns; what is 0 up to so much.
 _TIMES = 10
 # Between two figures that lie as close as this part of them nothing is looked for; of small ones the unit is 1 or 0.01.
 _CLOSE = 2000
@@ -63,7 +63,7 @@ def _block(name: str) -> Iterator[str]:
         if after != before:
             yield f"  {where}: {number(old)} -> {number(new)}: {after}"
     for where, path, old in figures(said):
-        for far in (old * 0, old * _TIMES):
+        for far in (old * 0, old * _TIMES or _TIMES):
             yield from _turn(said, where, path, old, far)
 
     yield from _repeated(said)
@@ -151,7 +151,9 @@ def figures(said: dict[str, Any]) -> Iterator[tuple[str, Any, float]]:
     repeated = [one for one in of_log if one[0].endswith(" (last)")]
     yield from [one for one in of_log if one not in repeated][-_OF_LOG:]
     yield from repeated[-_REPEATED:]
-    yield from list(_of_given(said.get("given", {}), ("given",)))[:_OF_GIVEN]
+    of_given = list(_of_given(said.get("given", {}), ("given",)))
+    yield from [one for one in of_given if one[2]][:_OF_GIVEN]
+    yield from [one for one in of_given if not one[2]][:_OF_GIVEN]
 
 
 def _scaled(old: float, factor: float) -> float:
@@ -187,7 +189,7 @@ def _of_given(value: Any, path: tuple[Any, ...]) -> Iterator[tuple[str, Any, flo
     elif isinstance(value, list):
         for index, one in enumerate(value):
             yield from _of_given(one, (*path, index))
-    elif isinstance(value, int | float) and not isinstance(value, bool) and value:
+    elif isinstance(value, int | float) and not isinstance(value, bool):
         yield ".".join(str(p) for p in path[1:]), path, value
 
 
