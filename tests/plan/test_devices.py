@@ -153,7 +153,7 @@ def least_sure(tmp_path, monkeypatch, capsys):
     ("card", "term", "fact"),
     [
         (("--gpu-memory-gib", "80"), "memory outside torch", "the card's name, which says how cards are linked"),
-        (("--gpu", "RTX 5090"), "CUDA graphs", "--max-num-seqs or --max-cudagraph-capture-size"),
+        (("--gpu", "RTX 5090"), "CUDA graphs", "whether each card reads the other's memory"),
         (("--gpu", "H100"), "memory outside torch", "a log of any start on this host"),
     ],
 )

@@ -63,7 +63,7 @@ def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bo
     if does.v2_all:
         return True
     if not does.v2_qwen3 or (quantized and not does.v2_listed_experts):
-        # Quantized models: the code of 0.24 to 0.28 asks nothing of them (before, not read).
+        # Quantized models: the code of 0.24 to 0.28 asks nothing of them, that of 0.22 does.
         return False
     listed = does.v2_listed_experts and arch.name in _V2_LISTED
     if does.v2_dense:
@@ -283,7 +283,6 @@ def resolve(  # noqa: PLR0917
         version=version,
         engine=which,
         v2_runner=v2,
-        runner_open=v1 and quantized and not v2 and _v2(version, env, arch, quantized=False),
         parallel=par,
         utilization=utilization,
         length=length,

@@ -62,7 +62,6 @@ class Settings(msgspec.Struct, frozen=True):
     flashinfer_sampler: bool = False
     flashinfer_asked: bool | None = None
     async_scheduling: bool = True
-    runner_open: bool = False  # no launch and no code says which runner it is
     mamba_dtype: str = "auto"  # of recurrent states
     window_dtype: str = "auto"  # of their convolutions' windows
     notes: tuple[str, ...] = ()

@@ -22,14 +22,12 @@ SIDE = 1.645
 
 class StartPoint(msgspec.Struct, frozen=True, kw_only=True):
     """One point of a start: the GiB that are left there, how far below and above that nine of ten truths lie, and what
-    vLLM ends with where nothing is left. `otherwise` GiB less are left if what no launch shows is the other way round,
-    which is as likely. `doubt` is the least of the odds, on either side, that is worth a word."""
+    vLLM ends with where nothing is left. `doubt` is the least of the odds, on either side, that is worth a word."""
 
     outcome: str
     left: float
     below: float
     above: float
-    otherwise: float = 0.0
     doubt: float = 0.1
 
     @property
@@ -44,8 +42,7 @@ class StartPoint(msgspec.Struct, frozen=True, kw_only=True):
         return odds if self.doubt <= odds < 1 - self.doubt else None
 
     def _likely(self) -> float:
-        ways = {0.0, self.otherwise}
-        return sum(likely(self.left - less, self.below, self.above) for less in ways) / len(ways)
+        return likely(self.left, self.below, self.above)
 
 
 def likely(left: float, below: float, above: float) -> float:

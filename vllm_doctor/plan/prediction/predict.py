@@ -385,9 +385,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
         # A larger activation makes the pool smaller, and is free again when graphs are captured.
         spreads += [Spread(x.term, x.above, x.below) for x in f.spreads if x.term in {"activation", COMPILED}]
     below, above = range_of(spreads)
-    # On the second runner the graphs are not charged yet, so the pool takes their place.
-    other = f.charged if s.runner_open and not s.does.v2_charges_graphs else 0.0
-    here = StartPoint(outcome="oom-cudagraph", left=left, below=below, above=above, otherwise=other)
+    here = StartPoint(outcome="oom-cudagraph", left=left, below=below, above=above)
     found = [] if s.eager else [here]
     warm_up = stage.activation.warm_up / GIB
     if warm_up:

@@ -27,17 +27,17 @@ _TOLD_BY = {
     "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
     "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
     "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
-    "runner": "VLLM_USE_V2_MODEL_RUNNER set either way",
     "drafter": "--weights-gib, from a log of any start with this drafter",
     "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
-    "CUDA graphs": "--max-num-seqs or --max-cudagraph-capture-size in the launch: they say how many graphs there are",
-    "activation": "--max-num-batched-tokens and --max-num-seqs in the launch, where they are left to the release",
+    "CUDA graphs": "a log of any start of this launch",
+    "activation": "a log of any start of this launch",
     "model type": "a log of one start of this model",
     "compiled code": "whether this launch has started here before: the first start compiles inside the profile, and "
     "the next one, which finds the code in ~/.cache/vllm, has the larger pool",
 }
 
 _ON_HOST = "a log of any start on this host"
+_ITEMS = "the largest image that preprocessor_config.json allows, as max_pixels of --mm-processor-kwargs"
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -57,10 +57,10 @@ class Spread(msgspec.Struct, frozen=True):
 OUTSIDE, COMPILED = "memory outside torch", "compiled code"
 # The spreads of what is loaded, of what the profile's pass takes beside it, and of what is not torch's.
 OF_WEIGHTS = frozenset({"weights", "layout of the weights", "drafter"})
-OF_PASS = frozenset({"activation", "sampler", "runner", COMPILED})
+OF_PASS = frozenset({"activation", "sampler", COMPILED})
 
 # Spreads that are one way or the other, and no deviation from a middle: added whole.
-_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "runner", "drafter", COMPILED})
+_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "drafter", COMPILED})
 
 
 def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
@@ -88,6 +88,7 @@ def spreads_of(  # noqa: PLR0917
     found: list[Spread] = []
     more: list[float] = []  # the activations may be larger: the pool smaller
     less: list[float] = []
+    smaller = 0.0  # of these, by smaller images
     if known.weights_gib is None:
         share = 0.001 if fmt.name == "none" else 0.1 if fmt.name == "bitsandbytes" else 0.012 if fmt.exact else 0.1
         found.append(Spread("weights", share * weights + 0.02, share * weights + 0.02))
@@ -119,28 +120,26 @@ def spreads_of(  # noqa: PLR0917
             # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
             # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
             rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
-            less.append(max(0.0, peak - rest))
+            smaller = max(0.0, peak - rest)
+            less.append(smaller)
         if s.engine == "V0" and act.winner == "logits and sampler":
             forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
             less.append(peak - forward)
         if s.engine == "V0" and s.does.counts_used_memory:
             more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
-    found.append(Spread("activation", sqrt(sum(x * x for x in more)), sqrt(sum(x * x for x in less))))
+    below, above = (sqrt(sum(x * x for x in side)) for side in (more, less))
+    found.append(Spread("activation", below, above, _ITEMS if smaller > 0.5 * above else None))
     if known.non_torch_gib is None:
         found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if named else None))
     if charged is not None and known.graphs_gib is None:
-        found.append(Spread("CUDA graphs", charged.above, charged.below))
+        found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
     heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
-    runner = stage.runner / GIB if known.activation_gib is None else 0.0
-    if runner and charged is not None and not s.does.v2_charges_graphs:
-        runner -= charged.gib
     compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
     words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
     whole = [
         Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
-        Spread("runner", max(runner, 0.0), max(-runner, 0.0)),
         Spread("model type", strange, strange),
         Spread("layout of the weights", heavier, 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),

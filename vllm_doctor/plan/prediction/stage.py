@@ -32,7 +32,6 @@ class Stage(msgspec.Struct, frozen=True):
     checked: Pool | None  # the pool against which vLLM checks that one request fits
     stranded: float
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
-    runner: float  # what the activations are more on the other runner, where it is open which one it is
     offloaded: Offloaded  # of the weights, what stays on the host
     loading: float  # what is there beside the weights until they are loaded
     pinned: float  # of what compiling takes, what may stay
@@ -83,21 +82,15 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
         heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
 
-    def estimate_of(asked: Settings) -> Activation:
-        return estimate(
-            shown,
-            asked,
-            capability=gpu.capability if gpu else None,
-            multiprocessors=gpu.multiprocessors if gpu else 132,
-            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
-            first_stage=index == 0,
-            last_stage=index == s.parallel.pp - 1,
-        )
-
-    activation, runner = estimate_of(s), 0.0
-    if s.runner_open:
-        other = estimate_of(replace(s, v2_runner=not s.v2_runner))
-        runner = other.peak + other.kept - activation.peak - activation.kept
+    activation = estimate(
+        shown,
+        s,
+        capability=gpu.capability if gpu else None,
+        multiprocessors=gpu.multiprocessors if gpu else 132,
+        experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+        first_stage=index == 0,
+        last_stage=last,
+    )
     pool = pool_of(a, s, gpu, index)
     checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
     away = offloaded(shown, s, fmt, target, index)
@@ -108,7 +101,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
-    return Stage(weights, activation, pool, checked, lost, heavier, runner, away, loading, pinned)
+    return Stage(weights, activation, pool, checked, lost, heavier, away, loading, pinned)
 
 
 def _drafter(s: Settings, target: WeightTarget) -> float:

@@ -21,11 +21,12 @@ GIB = 1 << 30
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A figure in GiB, and how far below and above it the truth may lie."""
+    """A figure in GiB, how far below and above it the truth may lie, and the fact that would tell, where one would."""
 
     gib: float
     below: float
     above: float
+    fact: str | None = None
 
 
 # The first release that counts what is not torch's apart (behaviours.json counts_used_memory).
@@ -140,7 +141,13 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
     most = count * layers * COLLECTIVES * _captured_most(s, gpu)
     if joined:
         return Estimate(size + plans, below + 0.25 * plans, above + most - plans)
-    return Estimate(size, below, above + (most if joined is None else 0.0))
+    if joined is None and most:
+        return Estimate(size, below, above + most, PEERS)
+    return Estimate(size, below, above)
+
+
+# Which of the two kernels adds up the ranks' results, where only the driver knows it.
+PEERS = "whether each card reads the other's memory (nvidia-smi topo -p2p r); --disable-custom-all-reduce settles it"
 
 
 # How much of what graphs share there is before Hopper, where cuBLAS keeps a quarter of the workspace for the stream
