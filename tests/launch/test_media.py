@@ -66,6 +66,19 @@ def test_it_is_read_where_it_was_written(medium: str, text: str) -> None:
     assert (model, {"max-model-len": flags["max-model-len"]}, env, found) == (*ASKED, medium)
 
 
+def test_a_unit_is_read_for_its_command_and_its_variables() -> None:
+    text = """# /etc/systemd/system/vllm.service
+[Service]
+Environment=VLLM_USE_V1=0 "HF_HOME=/a b"
+ExecStart=/opt/vllm/bin/vllm serve acme/chat \\
+  --max-model-len 4096 --hf-overrides "{\\"a\\": \\"$$x\\"}"
+Restart=always
+"""
+    model, flags, env, _ = told(parse_line(text))
+    assert (model, env) == ("acme/chat", {"VLLM_USE_V1": "0", "HF_HOME": "/a b"})
+    assert flags == {"max-model-len": "4096", "hf-overrides": '{"a": "$x"}'}
+
+
 def test_python_is_read_for_its_keywords() -> None:
     call = "LLM('acme/chat', max_model_len=4096,\n  gpu_memory_utilization=0.90, enforce_eager=True)"
     flags = {"max-model-len": "4096", "gpu-memory-utilization": "0.90", "enforce-eager": True}

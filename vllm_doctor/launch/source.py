@@ -1,4 +1,4 @@
-"""A launch wherever it was written: a command, a container's run, a compose or pod file, Python; and where that was."""
+"""A launch wherever it was written: a command, a container's run, a compose or pod file, a unit, Python; and where."""
 
 import ast
 import json
@@ -10,8 +10,10 @@ import msgspec
 from vllm_doctor.knowledge.launchline import PLAIN_QUOTES
 from vllm_doctor.launch import container, quote
 from vllm_doctor.launch.line import LaunchError, serving
+from vllm_doctor.launch.unit_text import read_unit
 
 _CALLS = frozenset({"LLM", "AsyncEngineArgs", "EngineArgs"})
+_STARTS = ("ExecStart=", "ExecStart =")
 _MOST_NODES = 20_000
 
 
@@ -33,6 +35,8 @@ def read_source(text: str) -> Source:
         return called
     if "\n" in told and (found := _of_yaml(told)) is not None:
         return found
+    if (found := _of_unit(told)) is not None:
+        return found
     lines = [line for line in told.splitlines() if not line.lstrip().startswith("#")]
     slurm = any(line.lstrip().startswith("#SBATCH") for line in told.splitlines()) or told.startswith("srun ")
     words = shlex.split("\n".join(lines).replace("\\\n", " ").translate(PLAIN_QUOTES))
@@ -44,6 +48,14 @@ def read_source(text: str) -> Source:
     contained = container.split(words)
     medium = "docker" if contained is not None else "slurm" if slurm else "command"
     return Source(tuple(words), exported, medium, image=contained.image if contained is not None else "")
+
+
+def _of_unit(text: str) -> Source | None:
+    """The command of a unit or a drop-in, as `systemctl cat` shows them; a reference (`$NAME`) stays one."""
+    if not any(line.lstrip().startswith(_STARTS) for line in text.splitlines()):
+        return None
+    unit = read_unit(text)
+    return Source(tuple(map(quote.undoubled, unit.words)), unit.env) if unit.words else None
 
 
 def _called(text: str) -> Source | None:
