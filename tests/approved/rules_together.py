@@ -136,7 +136,7 @@ def _line(said: _Said, seed: str) -> tuple[str, _Said]:
 
 
 def _figure(said: _Said, seed: str) -> tuple[str, _Said]:
-    found = {where: (path, old) for where, path, old in figures(said)}
+    found = {where: (path, old) for where, path, old in figures(said) if old}
     if not found:
         return "", said
     (where,) = drawn(seed, tuple(found), 1)
