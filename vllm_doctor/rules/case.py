@@ -221,7 +221,11 @@ class Case:
     def launched(self) -> bool:
         """Is anything known of the launch? Without it no value can be said to be the one in use."""
         self.touched.update({Signal.LOG, Signal.LAUNCH})
-        return bool(self._flags) or bool(self._run is not None and self._run.config)
+        if bool(self._flags) or bool(self._run is not None and self._run.config):
+            return True
+        # A command with a model and no option is a launch whose options are all at their defaults.
+        launch = self.launch or self._typed
+        return launch is not None and launch.model is not None
 
     @property
     def gpu_name(self) -> str:

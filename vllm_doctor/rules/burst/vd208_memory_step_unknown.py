@@ -2,17 +2,29 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.full_to_budget import full_to_budget
-from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, exhausted, refused_though_free, sums, tenants
-from vllm_doctor.rules.gates.profile_run import in_model
+from vllm_doctor.rules.gates.out_of_memory import (
+    EXHAUSTED,
+    Oom,
+    exhausted,
+    refused_at_first,
+    refused_by_far,
+    refused_though_free,
+    sums,
+    tenants,
+)
+from vllm_doctor.rules.gates.profile_run import in_model, too_large_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
@@ -25,10 +37,16 @@ _IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
 
 
 _REFUSED = "The driver refused memory that it calls free"
+_REFUSED_FIRST = "The driver refused the first memory that this process asked for"
+_PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS, StartupPhase.PROFILE: Phase.STARTUP_PROFILE}
 _WHO_REFUSES = (
     "more memory is free than was asked for, so a smaller model or a lower gpu_memory_utilization alone does not "
     "help: where the GPU shares the host's memory, the kernel limits that memory and the page cache "
     "counts (free -g; dmesg | tail); on other GPUs try one GPU alone, then another release of driver and image"
+)
+_WHO_HOLDS = (
+    "torch had nothing on the card yet: xpu-smi shows whether another process holds it; if none does, the driver or a "
+    "second visible card is at fault"
 )
 _BY_STEP = (
     "the lines above show the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
@@ -47,39 +65,50 @@ def judge(case: Case) -> Outcome:
     stood = graphs or _builds_metadata(oom.fault) or full_to_budget(case, oom.torch)
     after_kv = stood and tenants(case, oom.torch) is None
     forward = in_model(oom) and not after_kv and tenants(case, oom.torch) is None
+    by_far = refused_by_far(oom.torch) and not (outside or after_kv)
+    forward = forward and not by_far
     placed = outside or after_kv or forward
-    refused = refused_though_free(oom.torch) and not placed
+    refused = by_far or ((refused_though_free(oom.torch) or refused_at_first(oom.torch)) and not placed)
+    limits = of_driver(case, oom.torch) if refused else ()
     # Each with its condition: the reader knows whether the server had been ready.
     open_ = not (placed or refused or oom.fault.at_end)
     return finding(
         RULE,
-        title=_title(oom.fault, forward=forward, refused=refused),
+        title=_title(oom, forward=forward, refused=refused),
         detail=_BY_STEP if open_ else "",
-        phase=_phase(oom.fault) if outside else None,
-        severity=Severity.BLOCKS_START if open_ else Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if placed or open_ else Confidence.POSSIBLE,
+        phase=_phase(oom.fault) if outside else _PHASES.get(oom.fault.startup_phase) if refused else None,
+        severity=Severity.BLOCKS_START if open_ or by_far else Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if placed or open_ or any(limits) else Confidence.POSSIBLE,
         changes=(
+            *(lighter(case) if refused and too_large_by_name(case) is not None else ()),
+            *limits,
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
             lower_utilization(case, oom.torch, _IF_SERVING if forward or open_ else _ON_TOP)
-            if not (open_ and _lacks_much(oom.torch))
+            if not (open_ and _lacks_much(oom.torch)) and not refused
             else None,
             fewer_tokens(case, oom.torch, measuring=False) if after_kv or open_ else None,
-            stop_others(case, "memory of another process is not available to this service") if outside else None,
+            stop_others(case, "memory of another process is not available to this service")
+            if outside or (refused and refused_at_first(oom.torch))
+            else None,
         ),
         evidence=(case.line(_decisive(oom.fault)),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
-        then=_WHO_REFUSES if refused else "",
+        then=_who_refuses(oom) if refused else "",
     )
 
 
-def _title(fault: Fault, *, forward: bool, refused: bool) -> str:
+def _title(oom: Oom, *, forward: bool, refused: bool) -> str:
     """The problem where more is known than the rule's title says; else nothing, and that title stands."""
     if refused:
-        return _REFUSED
-    if fault.at_end:
+        return _REFUSED if refused_though_free(oom.torch) else _REFUSED_FIRST
+    if oom.fault.at_end:
         return f"{RULE.title}: the log does not show the failure before the shutdown"
     return _IN_FORWARD if forward else ""
+
+
+def _who_refuses(oom: Oom) -> str:
+    return _WHO_REFUSES if refused_though_free(oom.torch) else _WHO_HOLDS
 
 
 def _lacks_much(torch: TorchOom | None) -> bool:

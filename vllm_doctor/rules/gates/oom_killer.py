@@ -8,6 +8,8 @@ from vllm_doctor.records.host import Kernel, KernelEvent
 
 # Without a name: a group's limit was reached, not the host's.
 UNNAMED = "its control group"
+# systemd's own killer, which ends a whole unit before the kernel has to.
+OOMD = "systemd-oomd"
 _OURS = ("vllm", "python", "ray::", "enginecor", "worker", "pt_main")
 _DOCTOR = "vllm-doctor"
 # Docker, podman and containerd give a container an id of as many hexadecimal digits.
@@ -72,7 +74,7 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
             own = _container(victims.get(pid))
             found.append(Kill(event, int(pid) if pid else None, name, resident, group, service, own))
         elif pressed is not None and "vllm" in pressed["group"]:
-            found.append(Kill(event, None, "systemd-oomd", None, pressed["group"], _service(pressed["group"])))
+            found.append(Kill(event, None, OOMD, None, pressed["group"], _service(pressed["group"])))
     return tuple(found)
 
 

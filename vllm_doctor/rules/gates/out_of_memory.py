@@ -18,6 +18,10 @@ from vllm_doctor.rules.say import gib
 _FAR, _EXTRAS_GIB = 1.3, 4.0
 # torch prints hundredths of a GiB, and the driver gives pages of 2 MiB: figures that are nearer than this are the same.
 _SAME = 16 << 20
+# What is taken before the KV cache stands: afterwards a smaller pool helps, whoever refuses.
+_BEFORE_KV = frozenset(
+    {StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER, StartupPhase.CONFIG}
+)
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
     {
@@ -78,6 +82,8 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
         return NotHere("the first failure is not an allocation of GPU memory")
     if stages and root.startup_phase not in stages:
         return NotHere(f"memory ran out in the phase {root.startup_phase.value}")
+    if stages and root.startup_phase in _BEFORE_KV and refused_by_far(run.oom):
+        return NotHere("the driver refused memory that it calls free: neither weights nor a pass were too large")
     return Oom(run, root, run.oom)
 
 
@@ -85,6 +91,21 @@ def refused_though_free(torch: TorchOom | None) -> bool:
     """Did an allocation fail that is smaller than what the driver calls free? It counts memory as free that it does not
     give this process: of a host that shares it, above a limit of pages, or of another machine's share."""
     return torch is not None and torch.free is not None and torch.free - torch.asked > _SAME and torch.asked > 0
+
+
+def refused_by_far(torch: TorchOom | None) -> bool:
+    """Was so much more free than was asked for that no race, rounding or piece explains it?"""
+    if torch is None or torch.free is None or torch.total is None or not refused_though_free(torch):
+        return False
+    return torch.free - torch.asked > max(GIB, torch.total // 20)
+
+
+def refused_at_first(torch: TorchOom | None) -> bool:
+    """Did Intel's driver, of which older releases of torch print no free memory, refuse the very first tensor, which
+    the card would hold many times, or at least once?"""
+    if torch is None or torch.backend != "XPU" or torch.free is not None or torch.total is None:
+        return False
+    return torch.allocated == 0 and torch.asked < torch.total
 
 
 def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
@@ -112,7 +133,9 @@ def tenants(case: Case, torch: TorchOom | None) -> int | None:
     if torch is None or torch.total is None or torch.free is None or (not torch.others and shares_memory(case)):
         return None
     held = torch.held_by_others
-    if held is None or held < min(2 * GIB, torch.total // 10) or refused_though_free(torch):
+    # CANN and its communication hold a few GiB of an NPU, of which its wording names no process.
+    least = torch.total // 10 if torch.backend == "NPU" and torch.mine is None else min(2 * GIB, torch.total // 10)
+    if held is None or held < least or refused_though_free(torch):
         return None
     return held if torch.free + held >= torch.asked else None
 

@@ -1,6 +1,6 @@
 """What every rule about a failed step at run time asks first."""
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
@@ -14,6 +14,8 @@ _LOGPROBS = (
     "get_logprobs",
     "log_softmax",
 )
+# Of the programs that drive vLLM these serve, and train nothing.
+_SERVERS = frozenset({"xinference", "dynamo"})
 # Lines around a message that somebody quotes with it.
 _BESIDE = 3
 
@@ -23,9 +25,18 @@ def at_run_time(case: Case) -> Oom | NotHere | Unseen:
     return exhausted(case, StartupPhase.SERVING, StartupPhase.READY)
 
 
+def in_trainer(oom: Oom) -> bool:
+    """Did a trainer's own code ask for the memory: is it in the traceback, and vLLM's in no frame?"""
+    files = oom.fault.files
+    theirs = any((by := read("call-of-driver", f)) is not None and by["package"] not in _SERVERS for f in files)
+    return theirs and not any(says(f, "call-of-vllm") for f in files)
+
+
 def for_logprobs(oom: Oom) -> bool:
     """Was it for log-probabilities over the whole vocabulary? The frames say so, by their names in every version; where
     somebody quoted the message without them, the line of code that stands beside it."""
+    if in_trainer(oom):
+        return False
     inner = oom.fault.functions[-8:]
     if inner:
         return any(mark in function for function in inner for mark in _LOGPROBS)

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import killed
 from vllm_doctor.rules.gates.host_claims import host_claims
-from vllm_doctor.rules.gates.oom_killer import Kill, in_log, kills
+from vllm_doctor.rules.gates.oom_killer import OOMD, Kill, in_log, kills
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.host_memory import (
@@ -21,6 +21,7 @@ from vllm_doctor.rules.remedies.host_memory import (
     more_host_memory,
     ray_threshold,
     room_to_load,
+    spared_by_oomd,
 )
 from vllm_doctor.rules.say import finding, gib, set_flag
 
@@ -59,6 +60,7 @@ _SHELL = frozenset({"shell-killed", "killed-suspects-memory"})
 _ANY_REASON = frozenset({"exit-by-signal", "exit-by-signal-told"})
 # With so many times the checkpoint free the host has room for it.
 _PLENTY = 2.0
+_BY_OOMD = "systemd-oomd killed the server: the host's memory was under pressure"
 _ASK = "journalctl -k -g 'Killed process' says whether the kernel did it: give that with --kernel-log"
 
 
@@ -175,6 +177,8 @@ def _grown(*, loading: bool, served: bool) -> str:
 def _title(kill: Kill | None) -> str:
     if kill is None:
         return RULE.title
+    if kill.name == OOMD:
+        return _BY_OOMD
     whose = f"the limit of {kill.group}" if kill.group else "the whole host"
     size = f" at {kill.resident / GIB:.1f} GiB" if kill.resident is not None else ""
     return f"The kernel killed {kill.name}{size}: {whose} had no memory left"
@@ -207,6 +211,7 @@ def _told_by(hit: Hit | None) -> str:
         _STEP: "The job was killed at the memory that it asked Slurm for",
         "container-oom-event": "The container was killed at its memory limit",
         "container-oom": "The container was killed at its memory limit (OOMKilled)",
+        "oomd-killed": _BY_OOMD,
         "platform-oom": "The platform ended the container at its memory limit",
     }.get(hit.id, "The batch system ended the job at its memory limit" if hit.id in _JOB else "")
 
@@ -224,7 +229,8 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
 
 def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | None, ...]:
     by = hit.id if hit is not None else ""
-    limited = by in _POD | _JOB | {_STEP} or (kill is not None and kill.group is not None)
+    pressed = kill is not None and kill.name == OOMD
+    limited = by in _POD | _JOB | {_STEP} or (kill is not None and kill.group is not None and not pressed)
     if by in _JOB | {_STEP}:
         own = jobs_limit(by_slurm=by in _OF_SLURM)
     else:
@@ -242,6 +248,7 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
         if shares_memory(case)
         else None,
         None if limited else more_host_memory(kill, _peak(case)),
+        spared_by_oomd() if by == "oomd-killed" or (kill is not None and kill.name == OOMD) else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -62,7 +63,9 @@ def judge(case: Case) -> Outcome:
             title="NCCL found no free GPU memory for its buffers",
             severity=severity(case, fault),
             evidence=(*shown(case, fault, *_IDS), case.line(at)),
-            changes=(
+            changes=(stop_others(case, "vLLM had put nothing on the GPUs yet: something else holds the memory"),)
+            if fault.startup_phase is StartupPhase.DEVICE
+            else (
                 lower_utilization(case, None, "NCCL takes its buffers outside gpu_memory_utilization"),
                 stop_others(case, "if something else holds the memory"),
             ),

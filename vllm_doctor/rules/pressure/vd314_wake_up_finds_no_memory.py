@@ -8,9 +8,10 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
+from vllm_doctor.rules.gates.run_time import in_trainer
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Lines above a failure in which its logger says what it was about to do.
 _ABOVE = 3
@@ -24,7 +25,9 @@ def judge(case: Case) -> Outcome:
     if _updates(oom):
         return _of_new_weights(case, oom)
     waking = "wake_up" in oom.fault.functions or _method(oom) == "wake_up"
-    slept = oom.run.first("sleep-freed")
+    if in_trainer(oom) and not waking and "cumem-oom" not in oom.fault.ids:
+        return _of_trainers_step(case, oom)
+    slept = oom.run.first("sleep-freed", "engine-awake")
     mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
         StartupPhase.CONFIG,
         StartupPhase.READY,
@@ -86,6 +89,34 @@ def _of_new_weights(case: Case, oom: Oom) -> Finding:
             _trainer_first(case, "or send the weights in parts"),
         ),
         refute=f"{maker_tool(case).name} shows, before the update, more free memory than the largest tensor takes",
+    )
+
+
+def _of_trainers_step(case: Case, oom: Oom) -> Finding:
+    return finding(
+        RULE,
+        title="The trainer's own pass finds no room beside the engine",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            lower_utilization(
+                case,
+                oom.torch,
+                "the trainer works in the memory that the engine's fraction leaves it (in TRL "
+                "vllm_gpu_memory_utilization)",
+            ),
+            set_flag(case, "enable-sleep-mode", True, Direction.ADD, "a sleeping engine lends its memory to the pass"),
+            thing(
+                ChangeKind.OS,
+                "per_device_train_batch_size",
+                Direction.LOWER,
+                "the pass holds logits of every token of a batch over the whole vocabulary: fewer sequences a pass, "
+                "more gradient accumulation",
+            ),
+        ),
+        refute="the same pass fails with the engine in another process and on other GPUs",
     )
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -22,6 +22,8 @@ def memory_limit(kill: Kill) -> Change:
     if kill.container is not None and held is not None:
         return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25))
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
+    if (guest := read("system-container", kill.group or "")) is not None:
+        return _of_guest(guest["guest"], math.ceil(held / GIB * 1.25) if held is not None else None)
     why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
     if kill.group == UNNAMED or kill.container is not None:
         why += "; for a container use docker's --memory, for a pod limits.memory"
@@ -35,6 +37,17 @@ def _of_container(number: str, group: str, gib_: int) -> Change:
     runtime = "podman" if "libpod" in group else "docker"
     command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {excerpt.short(number)}   # then start"
     return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}g", command=command)
+
+
+def _of_guest(guest: str, gib_: int | None) -> Change:
+    """A system container of LXC or Incus: its limit stands with its manager on the host, not in a unit."""
+    why = "the memory of the system container (LXC, Incus), set on its host: 1.25 times what the process held"
+    if gib_ is None:
+        return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why)
+    command = f"lxc config set {guest} limits.memory {gib_}GiB"
+    if guest.isdigit():  # Proxmox numbers its containers
+        command = f"pct set {guest} --memory {gib_ << 10}"
+    return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}GiB", command=command)
 
 
 def containers_limit(case: Case) -> Change:
@@ -58,6 +71,13 @@ def more_host_memory(kill: Kill | None, peak: float | None = None) -> Change:
     size = f": more than the {held:.1f} GiB that it held when it was killed" if held is not None else ""
     why = f"the host needs more memory than it has{size}; swap only delays the failure"
     return thing(ChangeKind.HARDWARE, "host-ram", Direction.RAISE, why)
+
+
+def spared_by_oomd() -> Change:
+    """systemd-oomd ends a unit when memory is under pressure for long, which reading large weights makes by itself."""
+    why = "systemd-oomd then ends other units first; the pressure stays, and with it the lack of memory"
+    command = "systemctl edit UNIT   # [Service] ManagedOOMPreference=avoid, then systemctl restart UNIT"
+    return thing(ChangeKind.OS, "ManagedOOMPreference", Direction.SET, why, to="avoid", command=command)
 
 
 def room_to_load() -> Change:

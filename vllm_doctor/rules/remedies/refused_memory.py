@@ -1,0 +1,59 @@
+"""What to change where a driver refuses memory that it calls free: limits of its own, which no model's size cures."""
+
+from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.unified import is_named, shares_memory
+from vllm_doctor.rules.say import environment, thing
+
+# Level Zero refuses one allocation of 4 GiB and more, unless it is asked for relaxed limits.
+_ONE_BLOCK = 4 * GIB
+_TTM = "cat /sys/module/ttm/parameters/pages_limit; grep . /sys/class/drm/card*/device/mem_info_*_total"
+_DRIVER = "sudo dmesg | grep -iE 'xe |i915|amdgpu' | tail"
+
+
+def of_driver(case: Case, torch: TorchOom | None) -> tuple[Change | None, ...]:
+    """Changes for the maker's driver; none for NVIDIA's, which has no limit that a setting raises."""
+    if torch is None:
+        return ()
+    if torch.backend == "HIP":
+        return _amd(case)
+    return _intel(torch) if torch.backend == "XPU" else ()
+
+
+def _amd(case: Case) -> tuple[Change | None, ...]:
+    """The kernel's TTM gives a GPU without memory of its own so many pages of the host's, half of them by default."""
+    if is_named(case) and not shares_memory(case):
+        return ()
+    pages = (
+        "if GPU and host share their memory: the kernel lends the GPU so many pages of 4 KiB (a parameter of the "
+        "kernel: GiB × 262144, without amdgpu.gttsize beside it; the carve-out of the firmware may then be small)"
+    )
+    segments = "the memory that the host lends is in pieces: segments that grow by pieces need no large one"
+    return (
+        thing(ChangeKind.OS, "ttm.pages_limit", Direction.RAISE, pages, command=_TTM),
+        environment("PYTORCH_CUDA_ALLOC_CONF", Direction.SET, segments, to="expandable_segments:True"),
+    )
+
+
+def _intel(torch: TorchOom) -> tuple[Change | None, ...]:
+    large = "Level Zero refuses one block of 4 GiB and more unless limits are relaxed (UR_L0_… in newer oneAPI)"
+    return (
+        environment("UR_L0_USE_RELAXED_ALLOCATION_LIMITS", Direction.SET, large, to=1)
+        if torch.asked >= _ONE_BLOCK
+        else None,
+        environment(
+            "ZE_AFFINITY_MASK",
+            Direction.SET,
+            "shows the process one card alone: with several visible some releases refuse the first allocation on any",
+            to=0,
+        ),
+        thing(
+            ChangeKind.OS,
+            "gpu-driver",
+            Direction.CHANGE,
+            "driver, oneAPI and torch of one release belong together: take an image, or a driver, that fits",
+            command=_DRIVER,
+        ),
+    )
