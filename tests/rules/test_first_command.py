@@ -50,7 +50,7 @@ def offered(scenario: str, name: str) -> Change:
         (
             "vd110-full-with-graphs-near-miss",
             "max-num-batched-tokens",
-            "cat WHOLE-LOG | grep -o -m1 'max_num_batched_tokens=[0-9]*'   # set half of it",
+            "cat WHOLE-LOG | grep -o -m1 'max_num_batched_tokens=[0-9]*'   # what it is now",
         ),
         (
             "vd907-launch-fires",

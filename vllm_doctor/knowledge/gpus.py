@@ -121,7 +121,7 @@ def unified_by_size(total_gib: float) -> bool:
     """Do all cards that torch calls `cuda` (NVIDIA's and AMD's) and that report about this much share the host's
     memory? Makers name some 6 % more than is reported."""
     cards = (*_table().values(), *(card for card in _others().values() if card.backend == "ROCm build"))
-    alike = [card.unified for card in cards if 0.94 * card.total_gib <= total_gib <= 1.01 * card.total_gib]
+    alike = [card.unified for card in cards if 0.94 * card.total_gib <= total_gib <= 1.02 * card.total_gib]
     return bool(alike) and all(alike)
 
 

@@ -24,6 +24,8 @@ _LABEL = Pattern(
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # A line of options alone, and how many make a launch.
 _OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
+_OWN_SCRIPT = Pattern(r"\bpython3? (?:-[a-z] )?[\w./-]{1,200}\.py ")
+_ENGINES = ("--model", "--gpu-memory-utilization")
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
 
@@ -42,7 +44,27 @@ def command_in(lines: Sequence[str]) -> Launch | None:
         if found is not None and (launch.flags, launch.model) != (found.flags, found.model):
             return None
         found = launch
-    return found or _options_alone(lines)
+    return found or _options_alone(lines) or _script(lines)
+
+
+def _script(lines: Sequence[str]) -> Launch | None:
+    """A script of somebody's own that takes vLLM's options by their names, with the model and the fraction among them:
+    what it does not know of them is its own."""
+    told = [
+        line for line in lines if len(line) <= _LONG and _OWN_SCRIPT.search(line) and all(w in line for w in _ENGINES)
+    ]
+    try:
+        words = shlex.split(told[0]) if len(set(told)) == 1 else []
+    except ValueError:
+        return None
+    begin = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
+    if begin is None:
+        return None
+    line = parse_words(words[begin + 1 :], None)
+    model = line.flags.get("model")
+    if line.refusals or not isinstance(model, str):
+        return None
+    return Launch(tuple(words), model, line.flags, {})
 
 
 def _options_alone(lines: Sequence[str]) -> Launch | None:

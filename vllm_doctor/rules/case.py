@@ -150,6 +150,12 @@ class Case:
         return launch.env.get(name) if launch is not None else None
 
     @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of the launch, a container's own among them; empty where no command is known."""
+        launch = self.launch or self._typed
+        return launch.argv if launch is not None else ()
+
+    @property
     def version_text(self) -> str | None:
         """The version as the server printed it, else as given or installed, else as the text tells beside the log."""
         self.touched.update({Signal.LOG, Signal.VERSION})

@@ -125,13 +125,13 @@ def _template(case: Case, _: Finding, change: Change) -> str:
 
 
 def _batch(case: Case, *_: object) -> str:
-    """Half of what it is; the whole log says what that is."""
-    return f"{_log(case, 'max_num_batched_tokens=')} | grep -o -m1 'max_num_batched_tokens=[0-9]*'   # set half of it"
+    """The part of what it is that the change names; the whole log says what that is."""
+    return f"{_log(case, 'max_num_batched_tokens=')} | grep -o -m1 'max_num_batched_tokens=[0-9]*'   # what it is now"
 
 
 def _length(case: Case, *_: object) -> str:
     """As `_batch`, of the longest prompt."""
-    return f"{_log(case, 'max_seq_len=')} | grep -o -m1 'max_seq_len=[0-9]*'   # set half of it"
+    return f"{_log(case, 'max_seq_len=')} | grep -o -m1 'max_seq_len=[0-9]*'   # what it is now"
 
 
 def _sender(case: Case, *_: object) -> str:

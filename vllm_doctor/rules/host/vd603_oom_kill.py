@@ -17,6 +17,7 @@ from vllm_doctor.rules.remedies.host_memory import (
     containers_limit,
     fewer_jobs,
     jobs_limit,
+    launched_limit,
     memory_limit,
     more_host_memory,
     ray_threshold,
@@ -61,6 +62,7 @@ _ANY_REASON = frozenset({"exit-by-signal", "exit-by-signal-told"})
 # With so many times the checkpoint free the host has room for it.
 _PLENTY = 2.0
 _BY_OOMD = "systemd-oomd killed the server: the host's memory was under pressure"
+_LOST = ("with its memory watch off", "beside sleeping engines", "while loading weights")
 _ASK = "journalctl -k -g 'Killed process' says whether the kernel did it: give that with --kernel-log"
 
 
@@ -114,6 +116,8 @@ def _while_it_held_much(case: Case) -> Finding | None:
     run = case.run
     dead = killed(run) if run is not None and run.root is None and case.kernel is None else None
     held = host_claims(case) if dead is not None else ()
+    if run is not None and run.root is None and case.kernel is None and dead is None:
+        return _by_rays_word(case, run)
     if run is None or dead is None:
         return None
     if not any(claim.large for claim in held):
@@ -130,6 +134,31 @@ def _while_it_held_much(case: Case) -> Finding | None:
             more_host_memory(None),
         ),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+    )
+
+
+def _by_rays_word(case: Case, run: AnalysedRun) -> Finding | None:
+    """Ray lost a worker and nobody tells why. Its own watch over the host's memory is off, or the weights of sleeping
+    engines lie there, or weights were being read: then the kernel is the first to ask. A crash in native code would
+    have left a dump."""
+    gone = next((hit for hit in run.deaths if hit.id == "ray-actor-gone"), None)
+    if gone is None or (run.deaths[0].index < gone.index and run.deaths[0].id != gone.id):
+        return None
+    unwatched = case.env("RAY_memory_monitor_refresh_ms") == "0"
+    slept = run.first("sleep-freed")
+    loading = run.reached(gone.index) is StartupPhase.WEIGHTS
+    if not (unwatched or loading or (slept is not None and slept.index < gone.index)):
+        return None
+    claims = host_claims(case)
+    return finding(
+        RULE,
+        title=f"Ray lost a worker {_LOST[0 if unwatched else 1 if slept is not None else 2]}: likely the host's memory",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, gone.index) else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(gone.index), *((case.line(slept.index),) if slept is not None else ())),
+        changes=(*(claim.change for claim in claims), more_host_memory(None) if slept else room_to_load()),
+        refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
+        then=_ASK,
     )
 
 
@@ -234,7 +263,7 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
     if by in _JOB | {_STEP}:
         own = jobs_limit(by_slurm=by in _OF_SLURM)
     else:
-        own = memory_limit(kill) if kill is not None else containers_limit(case)
+        own = launched_limit(case) or memory_limit(kill) if kill is not None else containers_limit(case)
     return (
         own if limited else None,
         *(claim.change for claim in host_claims(case)),

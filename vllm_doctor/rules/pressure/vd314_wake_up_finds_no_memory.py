@@ -104,7 +104,7 @@ def _of_trainers_step(case: Case, oom: Oom) -> Finding:
             lower_utilization(
                 case,
                 oom.torch,
-                "the trainer works in the memory that the engine's fraction leaves it (in TRL "
+                "the trainer works in the memory that the engine leaves it (in TRL the option is "
                 "vllm_gpu_memory_utilization)",
             ),
             set_flag(case, "enable-sleep-mode", True, Direction.ADD, "a sleeping engine lends its memory to the pass"),
@@ -114,6 +114,7 @@ def _of_trainers_step(case: Case, oom: Oom) -> Finding:
                 Direction.LOWER,
                 "the pass holds logits of every token of a batch over the whole vocabulary: fewer sequences a pass, "
                 "more gradient accumulation",
+                command="grep -rn per_device_train_batch_size TRAINING-CONFIG   # halve it",
             ),
         ),
         refute="the same pass fails with the engine in another process and on other GPUs",

@@ -50,8 +50,25 @@ def _of_guest(guest: str, gib_: int | None) -> Change:
     return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}GiB", command=command)
 
 
+def launched_limit(case: Case) -> Change | None:
+    """The container's own limit, where its command gives one: half as much again, for what the container held at most
+    is that; None where it gives none."""
+    argv = case.argv
+    words = [part for word in argv[: argv.index("run") + 40 if "run" in argv else 0] for part in word.split("=", 1)]
+    given = next((words[i + 1] for i, word in enumerate(words[:-1]) if word in {"--memory", "-m"}), None)
+    size = read("memory-limit", given) if given is not None else None
+    if size is None:
+        return None
+    number = math.ceil(float(size["number"]) * 1.5)
+    why = "the container reached the limit that its command gives it: half as much again"
+    to = f"{number}{size['unit']}"
+    return thing(ChangeKind.OS, "--memory", Direction.RAISE, why, before=given, to=to)
+
+
 def containers_limit(case: Case) -> Change:
     """Nobody printed how much the container held: its limit has to grow, wherever it stands."""
+    if (launched := launched_limit(case)) is not None:
+        return launched
     named = _LIMITS.get(case.launch.medium if case.launch is not None else "pod", _LIMITS["pod"])
     return thing(ChangeKind.OS, named, Direction.RAISE, "the container was killed at its own limit")
 

@@ -18,6 +18,10 @@ ROUNDING = 0.002
 _TOKEN_STEPS = (512, 1024, 2048, 4096, 8192, 16384, 24576, 32768, 49152, 65536)
 # The share of what the weights leave that the pass over one step's tokens may take; the rest is the KV cache.
 _ACTIVATION_SHARE = 1 / 7
+# One tensor of a pass may be so much of the card, or so many bytes where its size is not known; of a larger one such a
+# part of the tokens is taken.
+_ONE_TENSOR, _USUAL_TENSOR = 1 / 12, 2 * GIB
+_PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
 # Fewer sequences than this serve nobody well.
@@ -154,7 +158,7 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
     KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
     now = tokens(case)
     if now is None:
-        return _of_unknown_release(case)
+        return _of_unknown_release(case, torch)
     count, _ = now
     if not measuring:
         return _smaller_step(case, torch, count)
@@ -226,24 +230,33 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
     return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
 
 
-def _of_unknown_release(case: Case) -> Change | None:
+def _of_unknown_release(case: Case, torch: TorchOom | None) -> Change | None:
     """V1 takes prompts in pieces; V0 did not where it was not told to, and refuses a step shorter than a prompt."""
     engine = case.run.engine if case.run is not None else None
     if engine == "V1" or case.effective("enable-chunked-prefill") in {True, "True"}:
-        return _by_half(case)
+        return _by_half(case, torch)
     if engine == "V0" and case.number("max-model-len") is None:
         why = (
-            "set half of the present value (the log prints it as `max_seq_len`): without chunked prefill a step, and "
-            "the profile run, is as long as the longest prompt"
+            f"set {_part(case, torch)} of the present value (the log prints it as `max_seq_len`): without chunked "
+            "prefill a step, and the profile run, is as long as the longest prompt"
         )
         return set_flag(case, "max-model-len", None, Direction.LOWER, why)
-    return _shorter_prompts(case) or _by_half(case)
+    return _shorter_prompts(case) or _by_half(case, torch)
 
 
-def _by_half(case: Case) -> Change | None:
+def _part(case: Case, torch: TorchOom | None) -> str:
+    """How much of a value of which only the direction is known: half, and less where one tensor of it alone is large,
+    as a pass holds a few such at once."""
+    total = case.total_gib
+    room = total * GIB * _ONE_TENSOR if total is not None else _USUAL_TENSOR
+    times = torch.asked / room if torch is not None else 1.0
+    return next((name for most, name in _PARTS if times <= most), "a 32nd")
+
+
+def _by_half(case: Case, torch: TorchOom | None) -> Change | None:
     """Where neither the launch nor the release is known, only the direction is."""
     why = (
-        "set half of the present value (the log prints it as `max_num_batched_tokens`): buffers of a "
+        f"set {_part(case, torch)} of the present value (the log prints it as `max_num_batched_tokens`): buffers of a "
         "step grow with its tokens"
     )
     return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)

@@ -6,7 +6,7 @@ from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage, shortage
-from vllm_doctor.rules.gates.unified import shares_memory
+from vllm_doctor.rules.gates.unified import PAGES_OF_FILES, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
@@ -38,8 +38,7 @@ def _of_the_pool(case: Case, short: Shortage) -> Finding:
         ),
         changes=(pass_free_memory_check(case, short),),
         refute="`free -g` shows as little available before the start, page cache included",
-        then="`free -g` lists files as buff/cache, often the weights of the last start; vLLM's check does not "
-        "count this memory as free; `sync; echo 3 > /proc/sys/vm/drop_caches` frees the memory before a start",
+        then=PAGES_OF_FILES,
     )
 
 

@@ -3,6 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.free_memory import shortage
+from vllm_doctor.rules.gates.unified import PAGES_OF_FILES, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
@@ -18,6 +19,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check of free memory did not fail")
     if not short.small:
         return Clear(f"{short.gap:.2f} GiB are missing, too much to be a rounding of gpu_memory_utilization")
+    shared = shares_memory(case)
     return finding(
         RULE,
         title=(
@@ -39,10 +41,13 @@ def judge(case: Case) -> Outcome:
             pass_free_memory_check(case, short),
             stop_others(
                 case, f"stop the programs that hold {short.held:.2f} GiB: a desktop, a browser or another service"
-            ),
+            )
+            if not shared
+            else None,
         ),
+        then=PAGES_OF_FILES if shared else "",
         refute="the same gpu_memory_utilization starts when nothing else uses the GPU",
     )
 
 
-RULE = rule("VD102", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD102", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
