@@ -212,6 +212,8 @@ def scan(lines: Sequence[LogLine], wanted: Iterable[Message] | None = None) -> t
         at += len(text) + 1
     hits: list[Hit] = []
     for message in _scanned() if wanted is None else wanted:
+        if not message.anchor:
+            raise ValueError(f"message {message.id} has no anchor: it is read in one text alone")
         place = joined.find(message.anchor)
         count = 0
         while place >= 0 and count < _LIMIT:
