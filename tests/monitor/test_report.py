@@ -145,7 +145,7 @@ def test_a_text_file_without_findings_is_no_missing_figure() -> None:
 @pytest.mark.parametrize(
     ("status", "body", "told"),
     [
-        (401, b"Unauthorized", r"wants a password \(HTTP 401\): --http-config FILE has it"),
+        (401, b"Unauthorized", r"it needs a password \(HTTP 401\): --http-config FILE has it"),
         # What Go's server says, without a header, on its TLS listener.
         (
             400,
