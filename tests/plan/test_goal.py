@@ -9,7 +9,7 @@ from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LI
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.plan.question.planner import Planner, Question, planner
-from vllm_doctor.render.plan import predicted_figures
+from vllm_doctor.render.plan_json import predicted_figures
 
 CARDS = {"L4": 0.8, "H100 80GB": 2.5, "A100 80GB": 1.5}
 

@@ -13,7 +13,8 @@ from vllm_doctor.plan.question.history import Difference, compare, read_log, rec
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 from vllm_doctor.records.reading import Unknown
 from vllm_doctor.records.unit_name import service
-from vllm_doctor.render import plan as render
+from vllm_doctor.render.plan_json import SCHEMA_VERSION
+from vllm_doctor.render.plan_tables import differences
 
 JOURNAL = "journal"
 _NO_GPU = "the CPU build has no profile run: there is nothing to compare with a plan"
@@ -71,18 +72,18 @@ def _file(source: str) -> list[str]:
 
 
 def _not_applicable(reason: str, *, json: bool) -> bool:
-    told = {"schema_version": render.SCHEMA_VERSION, "verdict": "not_applicable", "reason": reason, "changed": False}
+    told = {"schema_version": SCHEMA_VERSION, "verdict": "not_applicable", "reason": reason, "changed": False}
     say(jsons.dumps(told) + "\n" if json else f"not applicable: {reason}\n")
     return True
 
 
 def _print(found: list[Difference], place: str, *, news: bool, json: bool) -> None:
     if not json:
-        terminal.told(render.differences(found, place))
+        terminal.told(differences(found, place))
         return
     told = [{"term": d.term, "planned_gib": round(d.planned, 3), "logged_gib": round(d.logged, 3)} for d in found]
     answer = {
-        "schema_version": render.SCHEMA_VERSION,
+        "schema_version": SCHEMA_VERSION,
         "verdict": "ok",
         "compared": told,
         "kept_in": place,

@@ -25,7 +25,10 @@ from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.ask import PROBLEMS
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
 from vllm_doctor.records import excerpt
-from vllm_doctor.render import plan as render
+from vllm_doctor.render import plan as plan_text
+from vllm_doctor.render import plan_json, plan_tables
+from vllm_doctor.render.plan_launch import chosen
+from vllm_doctor.render.plan_record import Plan
 
 
 class PlanOptions(msgspec.Struct, frozen=True):
@@ -191,11 +194,11 @@ def _one(o: PlanOptions) -> Exit:
     model_alone = len(o.launch) == 1 or question.launch == MODEL_ALONE
     if model_alone and choice is not None and predicted.verdict != "starts" == choice.predicted.verdict:
         # A model's name asks for a launch, it is none: the answer is about the one to paste.
-        plan = render.chosen(plan, predicted, choice)
+        plan = chosen(plan, predicted, choice)
         predicted = plan.predict()
     fits = safe(predicted) or predicted.outcome in {"rejected", "unknown"} or predicted.sizes_only or not whole
     stopgap = choice is not None and "cpu-offload-gb" in choice.launch and "cpu-offload-gb" not in plan.line.flags
-    told = render.Plan(
+    told = Plan(
         plan,
         predicted,
         choice,
@@ -207,9 +210,9 @@ def _one(o: PlanOptions) -> Exit:
     if o.json:
         import json
 
-        say(json.dumps(render.as_dict(told)) + "\n")
+        say(json.dumps(plan_json.as_dict(told)) + "\n")
     else:
-        terminal.told(render.text(told, explain=o.explain))
+        terminal.told(plan_text.text(told, explain=o.explain))
     return of_plan(predicted.verdict)
 
 
@@ -270,14 +273,14 @@ def _sweep(o: PlanOptions) -> Exit:
             {
                 "name": n,
                 "gpus": c,
-                "predicted": None if isinstance(p, str) else render.predicted_figures(p),
+                "predicted": None if isinstance(p, str) else plan_json.predicted_figures(p),
                 "problem": p if isinstance(p, str) else None,
             }
             for n, c, p in rows
         ]
-        say(json.dumps({"schema_version": render.SCHEMA_VERSION, "sweep": told}) + "\n")
+        say(json.dumps({"schema_version": plan_json.SCHEMA_VERSION, "sweep": told}) + "\n")
     else:
-        terminal.told(render.sweep(rows))
+        terminal.told(plan_tables.sweep(rows))
     if any(isinstance(p, str) for _, _, p in rows):
         return Exit.INCOMPLETE
     return Exit.OK if any(not isinstance(p, str) and p.verdict == "starts" for _, _, p in rows) else Exit.FINDINGS

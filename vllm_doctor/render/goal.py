@@ -11,7 +11,8 @@ from vllm_doctor.launch.write import serve_words
 from vllm_doctor.plan.advice.set_ups import SetUp, SetUpAnswer
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.plan import SCHEMA_VERSION, pasted, predicted_figures
+from vllm_doctor.render.plan_json import SCHEMA_VERSION, predicted_figures
+from vllm_doctor.render.plan_launch import pasted
 
 # Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
 SHORT = 6

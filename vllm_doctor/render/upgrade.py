@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import rows
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.plan import SCHEMA_VERSION, predicted_figures
+from vllm_doctor.render.plan_json import SCHEMA_VERSION, predicted_figures
 
 
 class Upgrade(msgspec.Struct, frozen=True):
