@@ -1,0 +1,65 @@
+"""What was read of the subject itself, beside the findings."""
+
+from collections.abc import Sequence
+
+from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.records.finding import Finding, Scalar
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.foresight import planned_kv_gib
+
+# What these rules name happens at a start as well as at any request: their own words do not tell when it was.
+_AT_ANY_TIME = frozenset({"VD208", "VD516", "VD518", "VD526", "VD527", "VD599", "VD606", "VD705"})
+
+
+def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
+    """Does neither a call nor a line nor the rule tell whether the server was up when it failed?
+
+    Without a call, a start is assumed.
+    """
+    run, root = case.run, case.root
+    if run is None or root is None or not findings or findings[0].code not in _AT_ANY_TIME:
+        return {}
+    assumed = root.startup_phase is StartupPhase.CONFIG and startup_phase_of(root.functions) is None
+    if not assumed or root.of_a_request or run.deaths or run.reached() is not None or run.launch is not None:
+        return {}
+    return {"time_of_failure_unseen": True}
+
+
+def facts_of(case: Case) -> dict[str, Scalar]:
+    """What was read of the subject itself: version, model, how far the start came, runs before this one."""
+    facts: dict[str, Scalar] = {"vllm_version": case.version_text}
+    facts["model"] = case.model
+    if case.gpu_name:
+        count = len(case.gpus or ())
+        facts["card"] = f"{count} × {case.gpu_name}" if count > 1 else case.gpu_name
+    if case.driver is not None and case.driver.module:
+        facts["driver"] = case.driver.module
+    run = case.run
+    if run is not None:
+        reached = run.reached()
+        facts |= {
+            "reached": reached.value if reached is not None else None,
+            "earlier_runs": run.log.earlier_runs,
+            "earlier_lives": run.log.earlier_runs,  # its name before 0.2.0
+            "lines_read": len(run.lines),
+            "bytes_skipped": run.log.last.skipped_bytes,
+            "complete_head": run.log.last.complete_head,
+        }
+        root = run.root
+        if root is not None and (root.of_a_request or root.startup_phase is StartupPhase.SERVING):
+            facts["failed_while_serving"] = True
+        facts |= {"failed_while_serving": True} if run.refused is not None else {}
+        facts |= {f"log_note_{number}": note for number, note in enumerate(run.log.notes[:8], 1)}
+        for name, message, field in (("available_kv_gib", "kv-available", "size"), ("kv_tokens", "kv-size", "tokens")):
+            value = run.number(message, field)
+            if value is not None:
+                facts[name] = value
+    if case.weights_gib is not None:
+        facts["weights_gib"] = case.weights_gib
+    if case.live and "available_kv_gib" in facts and (planned := planned_kv_gib(case)) is not None:
+        facts["planned_kv_gib"] = planned
+    if case.past is not None and case.past.before_crash:
+        facts["before_last_crash"] = case.past.before_crash
+    if case.past is not None and case.past.restarted:
+        facts["guard_restarted"] = case.past.restarted
+    return facts
