@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -15,14 +14,17 @@ from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting, encoder_decoder, joint, traits
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
-from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
+from vllm_doctor.plan.launch.drafter import drafting_asked
+from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
+from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
+from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
+from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.families import pools_by_name
 from vllm_doctor.plan.model.quantization import gguf_bits
 
 
@@ -47,45 +49,6 @@ def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: lis
             )
         )
     return length, False
-
-
-# The V2 model runner where nothing is asked (config/vllm.py _is_default_v2_model_runner_model and
-# DEFAULT_V2_MODEL_RUNNER_ARCHITECTURES, read in every release from 0.22.0 to 0.29.0).
-_V2_LISTED = frozenset({"DeepseekV2ForCausalLM", "Qwen2MoeForCausalLM", "GraniteMoeForCausalLM"})
-_V2_LISTED_DENSE = frozenset({"Qwen3ForCausalLM", "LlamaForCausalLM", "MistralForCausalLM"})
-
-
-def _v2(version: Version, env: dict[str, str], arch: Architecture, quantized: bool) -> bool:
-    asked = env.get("VLLM_USE_V2_MODEL_RUNNER")
-    if asked is not None:
-        return asked == "1"
-    does = behaviour(version)
-    if does.v2_all:
-        return True
-    if not does.v2_qwen3 or (quantized and not does.v2_listed_experts):
-        # Quantized models: the code of 0.24 to 0.28 asks nothing of them, that of 0.22 does.
-        return False
-    listed = does.v2_listed_experts and arch.name in _V2_LISTED
-    if does.v2_dense:
-        return not arch.hybrid and (arch.moe is None or listed)
-    return listed or arch.name in (_V2_LISTED_DENSE if does.v2_llama else {"Qwen3ForCausalLM"})
-
-
-def _pools(flags: Flags, arch: Architecture) -> bool:
-    """Does it answer with vectors or classes: as asked, else by what the architecture's name ends with (config/model.py
-    _SUFFIX_TO_DEFAULTS)?"""
-    runner, task = flags.text("runner"), flags.text("task")
-    if runner in {"generate", "pooling"}:
-        return runner == "pooling"
-    if task not in {None, "auto"}:
-        return task in {"embed", "embedding", "classify", "score", "reward"}
-    return pools_by_name(arch.name)
-
-
-def _caches_prefixes(version: Version, arch: Architecture) -> bool:
-    """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
-    is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
-    return not arch.encoder_decoder and (not arch.hybrid or behaviour(version).caches_recurrent_prefixes)
 
 
 def _dtype(  # noqa: PLR0917
@@ -122,43 +85,6 @@ def _dtype(  # noqa: PLR0917
     return asked
 
 
-def _speculative(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
-    config = flags.object("speculative-config")
-    if config:
-        method = config.get("method")
-        tokens = config.get("num_speculative_tokens", 1)
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or not 0 < tokens <= 1000:
-            raise SettingError(
-                f"--speculative-config: num_speculative_tokens is {tokens!r}; needed: a whole number from 1 to 1000"
-            )
-        drafter = config.get("model")
-        return _drafts(method if isinstance(method, str) else "", drafter, arch), tokens
-    drafter = flags.text("speculative-model")
-    if drafter:
-        method = "ngram" if drafter == "[ngram]" else ""  # as 0.5 to 0.8 spelled it
-        return _drafts(method, drafter, arch), flags.int("num-speculative-tokens", 1, 1, 1000)
-    # 0.7 and 0.8 take a number alone for the model's own layers (config.py SpeculativeConfig.maybe_create_spec_config).
-    tokens = flags.int("num-speculative-tokens", 0, 0, 1000)
-    return ("mtp", tokens) if tokens and arch.mtp_layers else (None, 0)
-
-
-def _drafts(method: str, drafter: object, arch: Architecture) -> str:
-    """The method as vLLM itself takes it (config/speculative.py): each model's own name of MTP is one, and where none
-    is given the drafter's name tells it."""
-    if method == "mtp" or method.endswith("_mtp"):
-        return "mtp"
-    if method:
-        return method
-    if not isinstance(drafter, str):
-        return "mtp" if arch.mtp_layers else "draft_model"
-    name = drafter.lower()
-    return next((said for mark, said in _DRAFTERS if mark in name), "draft_model")
-
-
-# What a drafter's name says of it, in vLLM's order.
-_DRAFTERS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
-
-
 def _read(environment: Mapping[str, str], version: Version) -> dict[str, str]:
     """The variables without those of vLLM that this release does not read: there they change nothing."""
     names = env_names(version)
@@ -178,9 +104,9 @@ def resolve(  # noqa: PLR0917
     SettingError for values that are not of their kind; what vLLM would refuse is in `refusals`."""
     flags, env = Flags(line), _read(line.env, version)
     refusals, notes, does = _told(line, arch, behaviour(version)), list(line.notes), behaviour(version)
-    pooling, quant = _pools(flags, arch), flags.text("quantization")
+    pooling, quant = answers_pooled(flags, arch), flags.text("quantization")
     gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
-    method, draft = _speculative(flags, arch)
+    method, draft = drafting_asked(flags, arch)
     stored = arch.quantization.text("quant_method") if arch.quantization is not None else None
     choice = which_engine(
         version, flags, env, arch, gpu, dtype, "gguf" if gguf else quant or stored, method, pooling=pooling
@@ -194,11 +120,11 @@ def resolve(  # noqa: PLR0917
         flags.int("pipeline-parallel-size", 1, 1, 4096),
         flags.int("data-parallel-size", 1, 1, 4096),
         flags.on("enable-expert-parallel", default=False),
-        _local(flags),
-        _partition(env),
+        local_ranks(flags),
+        partition(env),
         does.rest_to_last_stage,
     )
-    _check_parallel(par, arch, gpus, refusals)
+    check_parallel(par, arch, gpus, refusals)
     refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:
         refusals.append(
@@ -220,7 +146,7 @@ def resolve(  # noqa: PLR0917
     refusals += (one for one in refusals_of_launch(flags, arch, par, length, does) if one.flag not in told)
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
     tokens = None if defaults.tokens is None else defaults.tokens * times
-    batched = _batched(flags, version, which, arch, length, seqs, chunked, tokens)
+    batched = batched_tokens(flags, version, which, arch, length, seqs, chunked, tokens)
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
     whole_prompts = not chunked and "max-num-batched-tokens" in flags.values and not auto
@@ -244,7 +170,7 @@ def resolve(  # noqa: PLR0917
     piecewise = flags.text("optimization-level") == "1" or str(modes.get("cudagraph_mode")).upper() == "PIECEWISE"
     mm = flags.object("limit-mm-per-prompt")
     quantized = arch.quantization is not None or quant is not None
-    v2 = v1 and _v2(version, env, arch, quantized)
+    v2 = v1 and on_v2(version, env, arch, quantized)
     refusals += drafting.refused(
         flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2, seqs=seqs
     )
@@ -290,9 +216,7 @@ def resolve(  # noqa: PLR0917
         seqs=seqs,
         batched=batched,
         chunked=chunked,
-        prefix_caching=flags.on(
-            "enable-prefix-caching", default=v1 and not pooling and _caches_prefixes(version, arch)
-        ),
+        prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
         kv_dtype=_kv_dtype(flags),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=eager,
@@ -312,7 +236,7 @@ def resolve(  # noqa: PLR0917
             "disable-hybrid-kv-cache-manager",
             default=flags.text("kv-transfer-config") is not None and does.connector_ends_groups,
         ),
-        capture_sizes=_captures(flags, seqs, batched, draft, version, arch),
+        capture_sizes=largest_capture(flags, seqs, batched, draft, version, arch),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
         image_limit=_limit(mm.get("image")),
@@ -386,109 +310,6 @@ def _kv_dtype(flags: Flags) -> str:
     return asked
 
 
-def _captures(  # noqa: PLR0917
-    flags: Flags, seqs: int, batched: int, draft: int, version: Version, arch: Architecture
-) -> int | None:
-    """Largest captured batch, when the launch, the release or the model limits it. gpt-oss raises the limit, whatever
-    the number of sequences (model_executor/models/config.py GptOssForCausalLMConfig)."""
-    listed = flags.text("cudagraph-capture-sizes") or flags.text("cuda-graph-sizes")
-    if listed:
-        sizes = [whole("cudagraph-capture-sizes", s) for s in re.split(r"[,\s\[\]]+", listed) if s]
-        return max(sizes) if sizes else None
-    asked = flags.int("max-cudagraph-capture-size", 0, 0, 10**6)
-    if asked:
-        return asked
-    if arch.model_type == "gpt_oss":
-        return min(1024, batched)
-    if not behaviour(version).captures_by_sequences:
-        return None
-    return min(2 * seqs * (1 + draft), 512, batched)
-
-
-def _local(flags: Flags) -> int:
-    """Data-parallel ranks that this host starts: all, but where the launch says how many, or is one of them, or Ray or
-    other nodes take some (engine/arg_utils.py create_engine_config)."""
-    told = flags.int("data-parallel-size-local", 0, 0, 4096)
-    elsewhere = flags.text("data-parallel-backend") == "ray" or flags.int("nnodes", 1, 1, 4096) > 1
-    if told or elsewhere or flags.text("data-parallel-rank") or flags.on("data-parallel-external-lb", default=False):
-        return max(told, 1)
-    return flags.int("data-parallel-size", 1, 1, 4096)
-
-
 def _expandable(env: dict[str, str]) -> bool:
     """Does torch's allocator grow its segments?"""
     return "expandable_segments:true" in allocator_settings(env).lower().replace(" ", "")
-
-
-def _partition(env: dict[str, str]) -> tuple[int, ...]:
-    """Layers of each pipeline stage, as VLLM_PP_LAYER_PARTITION lists them (distributed/utils.py get_pp_indices)."""
-    parts = env.get("VLLM_PP_LAYER_PARTITION", "").split(",")
-    return tuple(int(n) for n in parts) if all(n.strip().isdecimal() for n in parts) else ()
-
-
-def _check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
-    if arch.heads and arch.heads % par.tp:
-        good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
-        refusals.append(
-            Refusal(
-                "--tensor-parallel-size",
-                str(par.tp),
-                f"a divisor of the model's {arch.heads} attention heads ({', '.join(map(str, good[:8]))}…)",
-            )
-        )
-    if arch.kv_heads and arch.mla is None and arch.kv_heads % par.tp and par.tp % arch.kv_heads:
-        refusals.append(
-            Refusal(
-                "--tensor-parallel-size",
-                str(par.tp),
-                f"a divisor or a multiple of the model's {arch.kv_heads} KV heads",
-            )
-        )
-    if arch.model_type == "gpt_oss" and par.tp > arch.kv_heads:
-        # Every other model copies KV heads to more ranks (gpt_oss.py OAIAttention divides them alone).
-        refusals.append(Refusal("--tensor-parallel-size", str(par.tp), f"at most the model's {arch.kv_heads} KV heads"))
-    if par.pp > len(arch.layers):
-        refusals.append(
-            Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")
-        )
-    if par.layers and (len(par.layers), sum(par.layers)) != (par.pp, len(arch.layers)):
-        refusals.append(
-            Refusal(
-                "VLLM_PP_LAYER_PARTITION",
-                ",".join(map(str, par.layers)),
-                f"{par.pp} numbers whose sum is the model's {len(arch.layers)} layers",
-            )
-        )
-    if par.cards > gpus:
-        ranks = par.local > 1
-        refusals.append(
-            Refusal(
-                "--tensor-parallel-size × --pipeline-parallel-size" + " × --data-parallel-size" * ranks,
-                f"{par.tp} × {par.pp}" + f" × {par.local}" * ranks,
-                f"at most the {gpus} GPU(s) of the host (--gpus)",
-            )
-        )
-
-
-def _batched(  # noqa: PLR0917
-    flags: Flags,
-    version: Version,
-    which: str,
-    arch: Architecture,
-    length: int,
-    seqs: int,
-    chunked: bool,
-    default: int | None,
-) -> int:
-    """max_num_batched_tokens as resolved (engine/arg_utils.py, config/scheduler.py)."""
-    asked = flags.int("max-num-batched-tokens", 0, 1, 10**9)
-    if asked:
-        return asked
-    does = behaviour(version)
-    if which == "V0" or default is None:
-        if chunked:
-            return 2048 if does.wide_chunks else 512
-        floor = 5120 if arch.multimodal and does.multimodal_step_floor else 2048
-        return max(length, floor)
-    tokens = default if chunked else max(default, length)
-    return min(tokens, seqs * length) if does.caps_step_by_sequences else tokens

@@ -1,0 +1,69 @@
+"""How many ranks this host starts, which layers each stage has, and what cannot be divided so."""
+
+from __future__ import annotations
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.architecture import Architecture
+
+
+def local_ranks(flags: Flags) -> int:
+    """Data-parallel ranks that this host starts: all, but where the launch says how many, or is one of them, or Ray or
+    other nodes take some (engine/arg_utils.py create_engine_config)."""
+    told = flags.int("data-parallel-size-local", 0, 0, 4096)
+    elsewhere = flags.text("data-parallel-backend") == "ray" or flags.int("nnodes", 1, 1, 4096) > 1
+    if told or elsewhere or flags.text("data-parallel-rank") or flags.on("data-parallel-external-lb", default=False):
+        return max(told, 1)
+    return flags.int("data-parallel-size", 1, 1, 4096)
+
+
+def partition(env: dict[str, str]) -> tuple[int, ...]:
+    """Layers of each pipeline stage, as VLLM_PP_LAYER_PARTITION lists them (distributed/utils.py get_pp_indices)."""
+    parts = env.get("VLLM_PP_LAYER_PARTITION", "").split(",")
+    return tuple(int(n) for n in parts) if all(n.strip().isdecimal() for n in parts) else ()
+
+
+def check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
+    """Add what vLLM refuses of these sizes with this model, and ranks for which the host has no GPU."""
+    if arch.heads and arch.heads % par.tp:
+        good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size",
+                str(par.tp),
+                f"a divisor of the model's {arch.heads} attention heads ({', '.join(map(str, good[:8]))}…)",
+            )
+        )
+    if arch.kv_heads and arch.mla is None and arch.kv_heads % par.tp and par.tp % arch.kv_heads:
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size",
+                str(par.tp),
+                f"a divisor or a multiple of the model's {arch.kv_heads} KV heads",
+            )
+        )
+    if arch.model_type == "gpt_oss" and par.tp > arch.kv_heads:
+        # Every other model copies KV heads to more ranks (gpt_oss.py OAIAttention divides them alone).
+        refusals.append(Refusal("--tensor-parallel-size", str(par.tp), f"at most the model's {arch.kv_heads} KV heads"))
+    if par.pp > len(arch.layers):
+        refusals.append(
+            Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")
+        )
+    if par.layers and (len(par.layers), sum(par.layers)) != (par.pp, len(arch.layers)):
+        refusals.append(
+            Refusal(
+                "VLLM_PP_LAYER_PARTITION",
+                ",".join(map(str, par.layers)),
+                f"{par.pp} numbers whose sum is the model's {len(arch.layers)} layers",
+            )
+        )
+    if par.cards > gpus:
+        ranks = par.local > 1
+        refusals.append(
+            Refusal(
+                "--tensor-parallel-size × --pipeline-parallel-size" + " × --data-parallel-size" * ranks,
+                f"{par.tp} × {par.pp}" + f" × {par.local}" * ranks,
+                f"at most the {gpus} GPU(s) of the host (--gpus)",
+            )
+        )
