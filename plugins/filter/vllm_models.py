@@ -30,7 +30,8 @@ def hidden(units: Iterable[Mapping[str, Any]], rendered: Mapping[str, str]) -> l
     for unit in units:
         text = rendered[unit["instance"]]
         path = HOME.search("\n".join(unit_text.read_unit(text).words))
-        if path and unit_text.values(text, "ProtectHome")[-1:] in [[word] for word in HIDES]:
+        protected = unit_text.values(text, "ProtectHome")
+        if path and protected and protected[-1] in HIDES:
             found.append(
                 _row(
                     f"{unit['name']}: {path[0]}, where the service sees nothing: its unit has ProtectHome=yes",

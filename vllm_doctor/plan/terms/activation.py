@@ -232,39 +232,6 @@ def estimate(
     experts: str = "",
 ) -> Activation:
     """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format."""
-    found = _compiled(
-        a,
-        s,
-        capability=capability,
-        multiprocessors=multiprocessors,
-        first_stage=first_stage,
-        last_stage=last_stage,
-        experts=experts,
-    )
-    table = table_copy(a, s, capability, first_stage=first_stage)
-    if table is None:
-        return found
-    taken = table.bytes + SMALL
-    return replace(
-        found,
-        peak=max(found.peak, taken),
-        otherwise=max(found.otherwise, taken),
-        terms=(*found.terms, table),
-        winner=table.name if taken > found.peak else found.winner,
-    )
-
-
-def _compiled(
-    a: Architecture,
-    s: Settings,
-    *,
-    capability: float | None,
-    multiprocessors: int,
-    first_stage: bool = True,
-    last_stage: bool = True,
-    experts: str = "",
-) -> Activation:
-    """The same of a start that finds its code compiled."""
     e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
     terms: list[Term] = []
     under = 0.0  # alive through both stages
@@ -333,7 +300,7 @@ def _compiled(
             kept + moe.bytes,
         )  # measured as consumed since 0.27: P1 - A1 leaves persistent blocks out
     differs = 0.0 if other is None else max(other, alone) - winner.bytes
-    return Activation(
+    compiled = Activation(
         peak,
         kept,
         (*terms, *stages),
@@ -341,6 +308,21 @@ def _compiled(
         peak + differs,
         peak,
         _warm_up(a, s, sampler, seqs),
+    )
+    return _first_start(compiled, table_copy(a, s, capability, first_stage=first_stage))
+
+
+def _first_start(compiled: Activation, table: Term | None) -> Activation:
+    """The same of a start that compiles, and copies the embedding table for it."""
+    if table is None:
+        return compiled
+    taken = table.bytes + SMALL
+    return replace(
+        compiled,
+        peak=max(compiled.peak, taken),
+        otherwise=max(compiled.otherwise, taken),
+        terms=(*compiled.terms, table),
+        winner=table.name if taken > compiled.peak else compiled.winner,
     )
 
 

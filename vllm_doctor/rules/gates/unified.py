@@ -3,13 +3,14 @@
 from vllm_doctor.knowledge.gpus import unified_by_name, unified_by_size
 from vllm_doctor.rules.case import Case
 
-# As vLLM names its platform, as torch its allocator.
 # Where a text names such a card, or the board or the processor that it is a part of.
 _NAMED = ("card-of-the-host", "board-of-the-host", "apu-of-the-host", "apu-by-code")
+# Why memory that is free for the kernel is not free for vLLM.
 PAGES_OF_FILES = (
     "`free -g` lists files as buff/cache, often the weights of the last start; vLLM's check does not "
     "count this memory as free; `sync; echo 3 > /proc/sys/vm/drop_caches` frees the memory before a start"
 )
+# As vLLM names its platform, as torch its allocator.
 _CUDA = frozenset({"cuda", "rocm", "hip"})
 
 

@@ -62,7 +62,6 @@ _ANY_REASON = frozenset({"exit-by-signal", "exit-by-signal-told"})
 # With so many times the checkpoint free the host has room for it.
 _PLENTY = 2.0
 _BY_OOMD = "systemd-oomd killed the server: the host's memory was under pressure"
-_LOST = ("with its memory watch off", "beside sleeping engines", "while loading weights")
 _ASK = "journalctl -k -g 'Killed process' says whether the kernel did it: give that with --kernel-log"
 
 
@@ -114,12 +113,12 @@ def _while_it_held_much(case: Case) -> Finding | None:
     """Nobody tells who sent SIGKILL, and no kernel log was read: to a process that takes much of the host's memory the
     kernel sends it when none is left."""
     run = case.run
-    dead = killed(run) if run is not None and run.root is None and case.kernel is None else None
-    held = host_claims(case) if dead is not None else ()
-    if run is not None and run.root is None and case.kernel is None and dead is None:
-        return _by_rays_word(case, run)
-    if run is None or dead is None:
+    if run is None or run.root is not None or case.kernel is not None:
         return None
+    dead = killed(run)
+    if dead is None:
+        return _by_rays_word(case, run)
+    held = host_claims(case)
     if not any(claim.large for claim in held):
         return _while_it_grew(case, run, dead)
     return finding(
@@ -145,14 +144,15 @@ def _by_rays_word(case: Case, run: AnalysedRun) -> Finding | None:
     if gone is None or (run.deaths[0].index < gone.index and run.deaths[0].id != gone.id):
         return None
     unwatched = case.env("RAY_memory_monitor_refresh_ms") == "0"
-    slept = run.first("sleep-freed")
+    slept = next((hit for hit in run.all("sleep-freed") if hit.index < gone.index), None)
     loading = run.reached(gone.index) is StartupPhase.WEIGHTS
-    if not (unwatched or loading or (slept is not None and slept.index < gone.index)):
+    if not (unwatched or loading or slept is not None):
         return None
+    when = "with its memory watch off" if unwatched else "beside sleeping engines" if slept else "while loading weights"
     claims = host_claims(case)
     return finding(
         RULE,
-        title=f"Ray lost a worker {_LOST[0 if unwatched else 1 if slept is not None else 2]}: likely the host's memory",
+        title=f"Ray lost a worker {when}: likely the host's memory",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, gone.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(gone.index), *((case.line(slept.index),) if slept is not None else ())),

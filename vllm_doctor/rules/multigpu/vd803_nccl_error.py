@@ -1,7 +1,7 @@
 """VD803: NCCL, Gloo or vLLM's own all-reduce could not set up or use the paths between the ranks."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -31,21 +31,15 @@ _IDS = (
 )
 
 
-# What each of NCCL's results says (ncclGetErrorString, and the name of it as torch and CuPy print it).
-_RESULTS = (
-    (("unhandled system error", "ncclsystemerror", "nccl_error_system_error"),
-     "A call of NCCL to the system failed: shared memory, sockets or files"),
-    (("unhandled cuda error", "ncclunhandledcudaerror", "nccl_error_unhandled_cuda_error"),
-     "A call of NCCL to CUDA failed"),
-    (("remote process exited", "ncclremoteerror", "nccl_error_remote_error"),
-     "A rank's process ended, or the network between the ranks broke"),
-    (("invalid usage", "ncclinvalidusage", "nccl_error_invalid_usage"),
-     "NCCL is used in a way that it does not allow"),
-    (("invalid argument", "ncclinvalidargument", "nccl_error_invalid_argument"),
-     "NCCL rejects an argument of a call"),
-    (("internal error", "ncclinternalerror", "nccl_error_internal_error"),
-     "An internal NCCL check failed"),
-)  # fmt: skip
+# The title of each of NCCL's results, by its field of the message nccl-result.
+_RESULTS = {
+    "system": "A call of NCCL to the system failed: shared memory, sockets or files",
+    "cuda": "A call of NCCL to CUDA failed",
+    "remote": "A rank's process ended, or the network between the ranks broke",
+    "usage": "NCCL is used in a way that it does not allow",
+    "argument": "NCCL rejects an argument of a call",
+    "internal": "An internal NCCL check failed",
+}
 # NCCL's own last error follows torch's sentence by so many lines at most.
 _BELOW = 8
 
@@ -144,8 +138,7 @@ def _title(fault: Fault, said: str, *, own: bool) -> str:
         return "Gloo failed: the ranks' processes do not reach each other"
     if own:
         return "vLLM's own all-reduce failed: a rank cannot use another GPU's memory"
-    words = said.lower()
-    return next((title for results, title in _RESULTS if any(one in words for one in results)), "")
+    return next((_RESULTS[result] for result in read("nccl-result", said) or ()), "")
 
 
 def _alone(case: Case) -> Finding | None:

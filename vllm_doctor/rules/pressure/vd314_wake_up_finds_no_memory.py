@@ -68,13 +68,10 @@ def _updates(oom: Oom) -> bool:
 
 
 def _of_new_weights(case: Case, oom: Oom) -> Finding:
-    return finding(
-        RULE,
+    return _beside_trainer(
+        case,
+        oom,
         title="A trainer's new weights find no room beside the KV cache",
-        severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(oom.fault.hits[0].index),),
-        arithmetic=sums(oom.torch),
         changes=(
             lower_utilization(
                 case, oom.torch, "new weights are received in memory that gpu_memory_utilization leaves free"
@@ -93,13 +90,10 @@ def _of_new_weights(case: Case, oom: Oom) -> Finding:
 
 
 def _of_trainers_step(case: Case, oom: Oom) -> Finding:
-    return finding(
-        RULE,
+    return _beside_trainer(
+        case,
+        oom,
         title="The trainer's own pass finds no room beside the engine",
-        severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(oom.fault.hits[0].index),),
-        arithmetic=sums(oom.torch),
         changes=(
             lower_utilization(
                 case,
@@ -118,6 +112,19 @@ def _of_trainers_step(case: Case, oom: Oom) -> Finding:
             ),
         ),
         refute="the same pass fails with the engine in another process and on other GPUs",
+    )
+
+
+def _beside_trainer(case: Case, oom: Oom, *, title: str, changes: tuple[Change | None, ...], refute: str) -> Finding:
+    return finding(
+        RULE,
+        title=title,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=changes,
+        refute=refute,
     )
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+from vllm_doctor.launch import container
 from vllm_doctor.log.match import read, says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
@@ -53,9 +54,9 @@ def _of_guest(guest: str, gib_: int | None) -> Change:
 def launched_limit(case: Case) -> Change | None:
     """The container's own limit, where its command gives one: half as much again, for what the container held at most
     is that; None where it gives none."""
-    argv = case.argv
-    words = [part for word in argv[: argv.index("run") + 40 if "run" in argv else 0] for part in word.split("=", 1)]
-    given = next((words[i + 1] for i, word in enumerate(words[:-1]) if word in {"--memory", "-m"}), None)
+    contained = container.split(case.argv)
+    options = container.options(contained.kept) if contained is not None else ()
+    given = next((value for name, value, _ in options if name in {"--memory", "-m"}), None)
     size = read("memory-limit", given) if given is not None else None
     if size is None:
         return None

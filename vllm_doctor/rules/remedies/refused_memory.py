@@ -30,7 +30,8 @@ def _amd(case: Case) -> tuple[Change | None, ...]:
         "if GPU and host share their memory: the kernel lends the GPU so many pages of 4 KiB (a parameter of the "
         "kernel: GiB × 262144, without amdgpu.gttsize beside it; the carve-out of the firmware may then be small)"
     )
-    segments = "the memory that the host lends is in pieces: segments that grow by pieces need no large one"
+    # pytorch #177974 and #179930, merged in 2026: for ROCm 7.0 and later.
+    segments = "torch then asks for pieces and for no large block; older torch for ROCm ignores this, with a warning"
     return (
         thing(ChangeKind.OS, "ttm.pages_limit", Direction.RAISE, pages, command=_TTM),
         environment("PYTORCH_CUDA_ALLOC_CONF", Direction.SET, segments, to="expandable_segments:True"),
