@@ -71,6 +71,7 @@ def draft(log: str, address: str) -> dict[str, object] | str:
         "said": ".{1,200}".join(words).replace("\\ ", " "),
         "code": "" if link.message else re.escape(code).replace("\\ ", " "),
         "calls": near,
+        "cards": [],
         "since": judged(read.value).version,
         "fixed": None,
         "proof": [],

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vllm_doctor.knowledge import known_issues, versions
-from vllm_doctor.knowledge.known_issues import Issue, issues, matching, mended_in, normalised
+from vllm_doctor.knowledge.known_issues import Issue, issues, matching, mended_in, met_on, normalised
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.records.verdict import Direction
 
@@ -47,6 +47,19 @@ def test_its_releases_are_releases_and_its_options_some_release_has(issue: Issue
     for answer in issue.answers:
         if answer.kind == "flag":
             assert any(versions.flag(o, versions.newest_known()) is not None for o in answer.options)
+
+
+@EVERY_ISSUE
+def test_its_cards_are_names_and_each_is_named_once(issue: Issue) -> None:
+    assert len(set(issue.cards)) == len(issue.cards)
+    for card in issue.cards:
+        assert re.fullmatch(r"[A-Z][\w +()-]{1,40}", card), card
+
+
+def test_the_cards_that_its_words_do_not_name_are_told() -> None:
+    one = Issue("id", "", "Seen on A100.", "", "", cards=("A100", "RTX 3090"))
+    assert met_on(one) == " Reported on RTX 3090."
+    assert met_on(Issue("id", "", "Seen on A100.", "", "", cards=("A100",))) == ""
 
 
 @EVERY_ISSUE

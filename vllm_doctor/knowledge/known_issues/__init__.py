@@ -46,8 +46,9 @@ class Proof(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One defect. `kind`, `said`, `code` and `calls` are patterns: of the exception's class, its message, the code of
     the innermost call, and calls as `file:function` of which each must be there. `since` and `fixed` bound the releases
-    (from, and the first without it); `address` is what was read, on the day `read`. `proof` bears out `fixed`, and
-    every answer that is an upgrade, of vLLM or of another package."""
+    (from, and the first without it); `address` is what was read, on the day `read`. `cards` are those that the sources
+    met it on: others may have it as well, so that they are shown and not matched. `proof` bears out `fixed`, and every
+    answer that is an upgrade, of vLLM or of another package."""
 
     id: str
     title: str
@@ -58,6 +59,7 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     said: str = ""
     code: str = ""
     calls: tuple[str, ...] = ()
+    cards: tuple[str, ...] = ()
     since: str | None = None
     fixed: str | None = None
     proof: tuple[Proof, ...] = ()
@@ -86,6 +88,12 @@ def matching(
         and all(any(_found(call, text) for text in calls) for call in one.calls)
     ]
     return tuple(sorted(found, key=_named, reverse=True))
+
+
+def met_on(one: Issue) -> str:
+    """A sentence of the cards that its sources name and its own words do not; empty where there are none."""
+    unsaid = [card for card in one.cards if card not in one.about]
+    return f" Reported on {', '.join(unsaid)}." if unsaid else ""
 
 
 def words_of_issue(kind: str, message: str) -> tuple[str, ...]:

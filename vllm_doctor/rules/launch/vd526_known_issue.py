@@ -1,5 +1,6 @@
 """VD526: the failure looks like one that was reported in public."""
 
+from vllm_doctor.knowledge.known_issues import met_on
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.traceback import Crash
@@ -39,7 +40,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(at if at is not None else root.index),),
         changes=changes_of(case, one.answers, text(case, root))[:_CHANGES],
         refute=f"the report describes another failure: {one.address}",
-        then=f"{one.about} {one.address} (read on {one.read})",
+        then=f"{one.about}{met_on(one)} {one.address} (read on {one.read})",
     )
 
 
