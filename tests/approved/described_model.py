@@ -12,7 +12,8 @@ from vllm_doctor.plan.model.architecture import Architecture, Attention
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import Format, scheme
 from vllm_doctor.plan.model.reading import ConfigError, Section
-from vllm_doctor.plan.terms.weights import Matrix, WeightTarget, layer_matrices, rank_weights
+from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
+from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 # On one card, on two ranks, with the last of three stages, with experts spread whole, with a draft layer beside it.
 _SPREADS = {

@@ -8,7 +8,8 @@ from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
 from vllm_doctor.plan.model.reading import Section
-from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, padded_vocab, rank_weights, step_buffers
+from vllm_doctor.plan.terms.matrices import padded_vocab
+from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers
 
 __all__ = ["model"]
 

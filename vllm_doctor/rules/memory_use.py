@@ -141,7 +141,7 @@ def _kept(foresight: "Foresight | None") -> float | None:
     plan = foresight.now if foresight is not None else None
     if foresight is None or plan is None or plan.non_torch_gib is None:
         return None
-    from vllm_doctor.plan.prediction.predict import held_before_start
+    from vllm_doctor.plan.prediction.before_start import held_before_start
 
     context = held_before_start(plan.settings, foresight.planner.gpu)
     return round(context + plan.non_torch_gib + plan.activation_gib, 2)

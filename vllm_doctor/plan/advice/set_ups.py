@@ -14,8 +14,8 @@ from vllm_doctor.knowledge.versions import batch_defaults, flag
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
 from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.prediction.before_start import held_before_start
 from vllm_doctor.plan.prediction.points import UNDER_LOAD
-from vllm_doctor.plan.prediction.predict import held_before_start
 from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.prediction.stage import quantizes_late
 from vllm_doctor.plan.question.goal import Goal

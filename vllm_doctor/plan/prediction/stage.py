@@ -19,8 +19,9 @@ from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import Offloaded, offloaded
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
+from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import pool_of
-from vllm_doctor.plan.terms.weights import WeightTarget, padded_vocab, rank_weights, step_buffers
+from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights, step_buffers
 
 
 class Stage(msgspec.Struct, frozen=True):

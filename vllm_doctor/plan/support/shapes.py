@@ -18,7 +18,7 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Format, Scheme, scheme
-from vllm_doctor.plan.terms.weights import Matrix, layer_matrices
+from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
 
 # The least block that scales of fp8 experts are refined to (fused_moe/oracle/fp8.py refine_fp8_moe_block_shape).
 _REFINED = 32

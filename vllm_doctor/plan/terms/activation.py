@@ -19,10 +19,10 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
 from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
+from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.unpacked import packed_pass
-from vllm_doctor.plan.terms.weights import padded_vocab
 
 MIB = 1 << 20
 # cuBLAS keeps one workspace a handle: 32 MiB on Hopper, 8 MiB before (torch, aten/src/ATen/cuda/CublasHandlePool.cpp);

@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.encoder import text_only
+from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.term import Term
-from vllm_doctor.plan.terms.weights import padded_vocab
 
 _NAME = "compiling, embedding table"
 # From where on the copy was seen to stay: two starts of three on compute capability 12 (0.28 on an RTX 5090; 0.30 on an

@@ -12,7 +12,8 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Scheme
-from vllm_doctor.plan.terms.weights import WeightTarget, feed_forward, padded
+from vllm_doctor.plan.terms.matrices import feed_forward
+from vllm_doctor.plan.terms.weights import WeightTarget, padded
 
 # Share of the layers' remainders that were still stranded when the sampler ran out of memory. Fitted to one log:
 # gpt-oss-20b on one H100 with 0.19.0 held 1.78 GiB unallocated, the remainders of its 24 layers are 3.16 GiB.

@@ -14,7 +14,8 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, unquantized_format
 from vllm_doctor.plan.terms.kv import Pool
-from vllm_doctor.plan.terms.weights import Tensors, WeightTarget, layer_matrices, tensors
+from vllm_doctor.plan.terms.matrices import layer_matrices
+from vllm_doctor.plan.terms.weights import Tensors, WeightTarget, tensors
 
 GIB = 1 << 30
 # One call of cudaHostRegister takes less than this, whatever memory is free (vLLM issue 51080).

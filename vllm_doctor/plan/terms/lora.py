@@ -6,7 +6,7 @@ from __future__ import annotations
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.terms.weights import layer_matrices
+from vllm_doctor.plan.terms.matrices import layer_matrices
 
 # Models that also adapt their embedding and their head, which are as long as the vocabulary on every rank
 # (models/*.py embedding_modules).

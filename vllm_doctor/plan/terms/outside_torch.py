@@ -15,7 +15,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.calibration import Cell, Fit, cells, split_starts
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.terms.weights import padded_vocab
+from vllm_doctor.plan.terms.matrices import padded_vocab
 
 GIB = 1 << 30
 

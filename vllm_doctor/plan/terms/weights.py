@@ -1,38 +1,23 @@
-"""Weight bytes of one rank: every matrix of the model, split as vLLM's parallel layers split it.
-
-Sources: model_executor/layers/linear.py (column, row, QKV with replicated KV heads), vocab_parallel_embedding.py
-(vocabulary padded to 64), fused_moe/layer.py (experts), mla_attention.py (absorbed up-projections kept beside
-kv_b_proj), distributed/utils.py (layers of a pipeline stage).
-"""
+"""Weight bytes of one rank: the matrices of its layers, fused and rounded as they are allocated, and the rest
+(distributed/utils.py: layers of a pipeline stage)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import ceil
 
 import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel
-from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Vision
-from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
+from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
+from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices, padded_vocab
+from vllm_doctor.plan.terms.vision_weights import vision_bytes
 
 GIB = 1 << 30
+MIB = 1 << 20
 # Words that the published EAGLE-3 drafters choose from; one may have the model's whole vocabulary.
 EAGLE3_VOCAB = 32_000
-
-
-class Matrix(msgspec.Struct, frozen=True):
-    """One weight of a layer: name in the checkpoint, shape on this rank, how many times. Matrices of one `tensor` are
-    fused by vLLM into one allocation (qkv_proj, gate_up_proj); a `vector` keeps the model dtype."""
-
-    name: str
-    out: float
-    inner: float
-    count: float = 1
-    expert: bool = False
-    vector: bool = False
-    tensor: str = ""
 
 
 class WeightTarget(msgspec.Struct, frozen=True):
@@ -43,9 +28,6 @@ class WeightTarget(msgspec.Struct, frozen=True):
     capability: float | None = None
     rope_element: int = 2
     rope_rows: int | None = None
-
-
-MIB = 1 << 20
 
 
 def allocated(size: float, *, splits_large: bool = True) -> float:
@@ -61,179 +43,6 @@ def allocated(size: float, *, splits_large: bool = True) -> float:
     spare = rounded - size
     split = spare > MIB and (splits_large or rounded < 20 * MIB)
     return size if split else rounded
-
-
-def _kv(heads: int, tp: int) -> int:
-    return max(1, heads // tp)
-
-
-def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[Matrix]:
-    if layer.kind == "mla" and a.mla is not None:
-        yield from _mla(a, p, tp, indexed=layer.indexed)
-        return
-    p = f"{p}.{ATTENTION_NAMES.get(a.model_type, 'self_attn')}"
-    q = layer.heads * layer.head_dim // tp
-    k = _kv(layer.kv_heads, tp) * layer.head_dim
-    v = _kv(layer.kv_heads, tp) * layer.value_dim
-    yield Matrix(f"{p}.q_proj", q * (2 if a.output_gate else 1), a.hidden, tensor="qkv")
-    if not (layer.shares_kv and a.shares_weights):
-        yield Matrix(f"{p}.k_proj", k, a.hidden, tensor="qkv")
-        yield Matrix(f"{p}.v_proj", v, a.hidden, tensor="qkv")
-    yield Matrix(f"{p}.o_proj", a.hidden, layer.heads * layer.value_dim // tp)
-    if a.qkv_bias:
-        yield Matrix("bias", q + k + v, 1, vector=True)
-    if a.out_bias:
-        yield Matrix("bias", a.hidden, 1, vector=True)
-    if a.qk_norm:
-        yield Matrix("norm", 2 * layer.head_dim, 1, vector=True)
-
-
-def _mla(a: Architecture, p: str, tp: int, *, indexed: bool) -> Iterator[Matrix]:
-    m = a.mla
-    if m is None:
-        return
-    heads = a.heads // tp
-    if m.q_rank:
-        yield Matrix(f"{p}.self_attn.q_a_proj", m.q_rank, a.hidden)
-        yield Matrix(f"{p}.self_attn.q_b_proj", heads * (m.nope + m.rope), m.q_rank)
-    else:
-        yield Matrix(f"{p}.self_attn.q_proj", heads * (m.nope + m.rope), a.hidden)
-    yield Matrix(f"{p}.self_attn.kv_a_proj_with_mqa", m.kv_rank + m.rope, a.hidden)
-    yield Matrix(f"{p}.self_attn.kv_b_proj", heads * (m.nope + m.value), m.kv_rank)
-    # process_weights_after_loading keeps W_UK_T and W_UV in the model dtype beside kv_b_proj.
-    yield Matrix("absorbed", heads * (m.nope + m.value), m.kv_rank, vector=True)
-    yield Matrix(f"{p}.self_attn.o_proj", a.hidden, heads * m.value)
-    if indexed:
-        # On every rank whole; keys and weights are one matrix in the model dtype (deepseek_v2.py Indexer).
-        yield Matrix(f"{p}.self_attn.indexer.wq_b", m.indexer_heads * m.indexer_dim, m.q_rank or a.hidden)
-        yield Matrix("indexer", m.indexer_dim + m.indexer_heads, a.hidden, vector=True)
-
-
-def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
-    r = a.linear
-    if r is None:
-        return
-    keys, values = r.key_heads * r.key_dim // tp, r.value_heads * r.value_dim // tp
-    if r.kind == "gdn":
-        yield Matrix(f"{p}.linear_attn.in_proj_qkv", 2 * keys + values, a.hidden, tensor="in")
-        yield Matrix(f"{p}.linear_attn.in_proj_z", values, a.hidden, tensor="in")
-        yield Matrix(f"{p}.linear_attn.in_proj_a", r.value_heads // tp, a.hidden)
-        yield Matrix(f"{p}.linear_attn.in_proj_b", r.value_heads // tp, a.hidden)
-        yield Matrix(f"{p}.linear_attn.out_proj", a.hidden, values)
-        yield Matrix("conv", (2 * keys + values) * r.conv, 1, vector=True)
-        return
-    if r.kind == "conv":
-        yield Matrix(f"{p}.conv.in_proj", 3 * a.hidden / tp, a.hidden)
-        yield Matrix(f"{p}.conv.out_proj", a.hidden, a.hidden / tp)
-        return
-    if r.kind == "mamba1":
-        yield Matrix(f"{p}.mixer.in_proj", 2 * values, a.hidden)
-        yield Matrix(f"{p}.mixer.x_proj", r.step_rank + 2 * r.key_dim, values)
-        yield Matrix(f"{p}.mixer.dt_proj", values, r.step_rank)
-        yield Matrix(f"{p}.mixer.out_proj", a.hidden, values)
-        yield Matrix("conv", values * r.conv, 1, vector=True)
-        yield Matrix("A, D", values * (r.key_dim + 1), 2, vector=True)  # in 4 bytes
-        return
-    projected = 2 * values + 2 * keys + r.value_heads // tp
-    yield Matrix(f"{p}.mixer.in_proj", projected, a.hidden)
-    yield Matrix(f"{p}.mixer.out_proj", a.hidden, values)
-    yield Matrix("conv", (values + 2 * keys) * r.conv, 1, vector=True)
-
-
-def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator[Matrix]:
-    """The matrices of one layer's MLP or experts, as one rank holds them (fused_moe/layer.py)."""
-    moe = a.moe if a.moe is not None and index in a.moe.layers else None
-    dense, sparse = (f"{p}.{name}" for name in MLP_NAMES.get(a.model_type, ("mlp", "mlp")))
-    if moe is None:
-        if a.width:
-            times = 2 if a.double_wide and a.layers[index].shares_kv else 1
-            yield from _mlp(a, dense, times * a.width / par.tp)
-        return
-    held = ceil(moe.experts / par.expert_split) if par.expert else moe.experts
-    wide = moe.width if par.expert else moe.width / par.tp
-    # Where the MLP has no gate, the experts have none either (fused_moe/layer.py is_act_and_mul).
-    for part in ("gate_proj", "up_proj") if a.gated_mlp else ("up_proj",):
-        yield Matrix(f"{sparse}.experts.0.{part}", wide, a.hidden, held, expert=True, tensor="w13")
-    yield Matrix(f"{sparse}.experts.0.down_proj", a.hidden, wide, held, expert=True)
-    yield Matrix(f"{sparse}.gate", moe.experts, a.hidden, vector=True)
-    if moe.router_bias:
-        yield Matrix("bias", moe.experts, 1, vector=True)
-    if moe.beside_mlp:
-        yield from _mlp(a, dense, a.width / par.tp)
-    if moe.shared_width:
-        one = moe.shared_gate or a.model_type.startswith("llama4")
-        yield from _mlp(a, f"{sparse}.shared_expert" + ("" if one else "s"), moe.shared_width / par.tp)
-    if moe.shared_gate:
-        yield Matrix("gate", a.hidden, 1, vector=True)
-    if a.model_type == "gpt_oss":
-        yield Matrix("bias", moe.experts * (2 * moe.width / par.tp + a.hidden), 1, vector=True)
-
-
-def _mlp(a: Architecture, p: str, width: float) -> Iterator[Matrix]:
-    if a.gated_mlp:
-        yield Matrix(f"{p}.gate_proj", width, a.hidden, tensor=f"{p}.gate_up")
-    yield Matrix(f"{p}.up_proj", width, a.hidden, tensor=f"{p}.gate_up")
-    yield Matrix(f"{p}.down_proj", a.hidden, width)
-
-
-def layer_matrices(a: Architecture, index: int, par: Parallel, prefix: str) -> Iterator[Matrix]:
-    """The matrices of one layer as one rank holds them, under the names of the checkpoint."""
-    p, layer = f"{prefix}.{index}", a.layers[index]
-    if layer.kind in RECURRENT:
-        yield from _recurrent(a, p, par.tp)
-    elif layer.kind != "none":
-        yield from _attention(a, layer, p, par.tp)
-    if a.model_type != "nemotron_h" or layer.kind == "none":
-        yield from feed_forward(a, index, p, par)
-    yield Matrix("norm", a.norms_per_layer * a.hidden, 1, vector=True)
-
-
-def padded_vocab(vocab: int, tp: int) -> int:
-    """Rows of the embedding over all ranks: padded to 64, then to a multiple of TP (vocab_parallel_embedding.py)."""
-    rows = ceil(vocab / 64) * 64
-    return ceil(rows / tp) * tp
-
-
-# A linear layer of a tower, and one of what joins it to the text model, by the names that towers go under.
-_TOWERS = {"qwen": ("model.visual.blocks.0.attn.qkv", "model.visual.merger.linear_fc1")}
-_OTHER_TOWER = ("model.vision_tower.encoder.layers.0.self_attn.q_proj", "model.multi_modal_projector.linear_1")
-# Towers whose linear layers are given no quantization (their modules in model_executor/models).
-_NEVER_QUANTIZED = frozenset({"moonvit", "llama4_vision_model", "mllama_vision_model"})
-_ANY_WIDTH = frozenset({"bitsandbytes", "compressed-tensors"})
-
-
-def _tower_formats(v: Vision, scheme: Scheme, base: Format) -> tuple[Format, Format]:
-    """How a tower's blocks and its projector are stored. vLLM quantizes them as any other linear layer where nothing
-    leaves them out; Gemma 4's only where a kernel takes their widths (gemma4_mm.py _get_tower_quant_config)."""
-    narrow = v.kind.startswith("gemma4") and (v.hidden % 64 or v.width % 64) and scheme.name not in _ANY_WIDTH
-    if not scheme.towers or v.kind in _NEVER_QUANTIZED or narrow:
-        return base, base
-    block, join = next((names for kind, names in _TOWERS.items() if kind in v.kind), _OTHER_TOWER)
-    return scheme.choose(block, False), scheme.choose(join, False)
-
-
-def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) -> float:
-    """Bytes of a vision tower and its projector. Blocks are split by TP, embeddings and projectors mostly are not."""
-    depth = v.layers - 1 if v.kind == "clip_vision_model" else v.layers
-    block = (4 * v.hidden * v.hidden + (3 if v.gated else 2) * v.hidden * v.width) / tp
-    embed = v.patch * v.patch * 3 * v.hidden * (2 if "qwen" in v.kind else 1) + v.positions * v.hidden
-    embed += (v.image_size // v.patch) ** 2 * v.hidden if v.kind in {"siglip_vision_model", "clip_vision_model"} else 0
-    merged = v.hidden * v.merge * v.merge
-    if "qwen" in v.kind or v.kind == "moonvit":
-        inner = merged if "qwen" in v.kind else v.hidden * 4
-        project = (inner * inner + inner * (v.out or hidden)) * (1 + v.deepstack) / (tp if "qwen" in v.kind else 1)
-    elif v.kind == "pixtral":
-        project = merged * v.hidden + v.hidden * hidden + hidden * hidden
-    elif v.kind == "clip_vision_model":
-        project = merged * hidden + hidden * hidden
-    elif v.kind == "mllama_vision_model":
-        project = v.out * hidden  # what several layers say, side by side
-    else:
-        project = v.hidden * hidden
-    blocks, joined = _tower_formats(v, scheme, base)
-    plain_bytes = base.bytes(1, 1)
-    total = (depth * 9 * v.hidden + embed) * plain_bytes
-    return total + depth * blocks.bytes(ceil(block / v.hidden), v.hidden) + joined.bytes(ceil(project / hidden), hidden)
 
 
 def rope_bytes(a: Architecture, target: WeightTarget) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import floor
 
 from vllm_doctor.plan.advice.recommendation import Changes, Profile, Reason, Sum, Workload
-from vllm_doctor.plan.prediction.predict import held_before_start
+from vllm_doctor.plan.prediction.before_start import held_before_start
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 
