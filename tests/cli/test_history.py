@@ -8,7 +8,8 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.operate.history.store import NAME, Store, UnitEvent
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import NAME, UnitEvent
 
 ACTS = "\x1b[2J\x9b2J\u202e"
 

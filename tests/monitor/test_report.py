@@ -17,7 +17,8 @@ from tests.render.sample import HOSTILE
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import figures
 from vllm_doctor.monitor.figures import of_guard, of_prometheus, thinned
-from vllm_doctor.operate.history.store import Minute, Store, UnitEvent
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import Minute, UnitEvent
 from vllm_doctor.records.sample import CardUse, Counters, Look
 from vllm_doctor.render.report import ReportEvent, ServiceReport, page
 

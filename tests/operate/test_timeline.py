@@ -8,7 +8,8 @@ import pytest
 from vllm_doctor.gather import journal
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.past import past
-from vllm_doctor.operate.history.store import Store, UnitEvent
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import UnitEvent
 from vllm_doctor.operate.history.timeline import _by_whom, _expired, starts
 from vllm_doctor.records.past import Peak
 from vllm_doctor.records.reading import Known

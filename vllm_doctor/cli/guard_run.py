@@ -16,7 +16,8 @@ from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.explain import Explanation
 from vllm_doctor.operate.guard.hands import RealHands
 from vllm_doctor.operate.guard.loop import Guard
-from vllm_doctor.operate.history import store as stores
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import store_file
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Absent, Known, Unknown
 from vllm_doctor.records.sample import Look
@@ -36,7 +37,7 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
     hands = RealHands(chosen)
     if once:
         return _once(chosen, hands, json=json)
-    path = Path(store) if store is not None else stores.store_file()
+    path = Path(store) if store is not None else store_file()
     kept = None if dry else _store(path, chosen)
     signal.signal(signal.SIGTERM, _ended)
     acts = "dry run" if dry else f"may restart {named}" if chosen.act else "only watches"
@@ -53,7 +54,7 @@ def run(*, policy: str | None, store: str | None, once: bool, check: bool, dry: 
         return Exit.OK
 
 
-def _store(path: Path, chosen: policies.Policy) -> stores.Store:
+def _store(path: Path, chosen: policies.Policy) -> Store:
     """The store, opened to be written. Another user's is left alone, root's hand included: a file that root makes
     beside it keeps its owner from writing."""
     try:
@@ -62,7 +63,7 @@ def _store(path: Path, chosen: policies.Policy) -> stores.Store:
                 f"guard: {path}: the folder is another user's; needed: the guard's user (systemctl start "
                 "vllm-doctor-guard), --dry-run, or --store FILE"
             )
-        return stores.Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
+        return Store(path, keep_days=chosen.keep_days, keep_mib=chosen.keep_mib)
     except OSError as refused:
         raise UsageProblem(f"guard: {path}: {refused.strerror}; needed: a folder that this user may write") from None
 

@@ -14,7 +14,8 @@ from vllm_doctor.gather.http import NO_PASS, Login
 from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.operate.history.store import Reader, Unreadable, store_file
+from vllm_doctor.operate.history.store_format import store_file
+from vllm_doctor.operate.history.store_reader import Reader, Unreadable
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.unit_name import service
 from vllm_doctor.render.file import put

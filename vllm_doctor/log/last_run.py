@@ -11,8 +11,9 @@ import msgspec
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.faults_of_run import IMPORTS
 from vllm_doctor.log.match import Hit, kinds, milestones, says, stops
-from vllm_doctor.log.root_cause import IMPORTS, AnalysedRun
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.run import PROCESSES
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.log import Log, LogLine, RunLines

@@ -17,7 +17,8 @@ from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.guard.memory import Decision, DecisionKind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted
-from vllm_doctor.operate.history.store import Reader, Store
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_reader import Reader
 from vllm_doctor.records.finding import MemoryTerm, MemoryUse
 from vllm_doctor.records.reading import Known, Unknown
 from vllm_doctor.records.sample import Counters, Look

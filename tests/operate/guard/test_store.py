@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.operate.history.store import Reader, Store, UnitEvent, Unreadable
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import UnitEvent
+from vllm_doctor.operate.history.store_reader import Reader, Unreadable
 from vllm_doctor.records.sample import CardUse, Counters, Look
 
 UNIT = "vllm@main.service"

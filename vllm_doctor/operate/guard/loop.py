@@ -16,7 +16,9 @@ from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.operate.history.slopes import slopes
-from vllm_doctor.operate.history.store import Reader, Store, UnitEvent, Unreadable
+from vllm_doctor.operate.history.store import Store
+from vllm_doctor.operate.history.store_format import UnitEvent
+from vllm_doctor.operate.history.store_reader import Reader, Unreadable
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look
 from vllm_doctor.redact.text import without_secrets

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
-from vllm_doctor.operate.history.store import UnitEvent
+from vllm_doctor.operate.history.store_format import UnitEvent
 from vllm_doctor.records.reading import Known
 
 FOLDER = Path("/var/lib/vllm-doctor")

@@ -5,7 +5,8 @@ import time
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.slope import GIB
 from vllm_doctor.operate.history.slopes import level_since, slopes
-from vllm_doctor.operate.history.store import Minute, Reader, Unreadable, store_file
+from vllm_doctor.operate.history.store_format import Minute, store_file
+from vllm_doctor.operate.history.store_reader import Reader, Unreadable
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.past import Growth, Past, Peak
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown

@@ -1,7 +1,7 @@
 """The slopes of a unit's memories, from the store."""
 
 from vllm_doctor.operate.history.slope import Slope, slope
-from vllm_doctor.operate.history.store import Reader
+from vllm_doctor.operate.history.store_reader import Reader
 
 # What a start takes before its memory is level.
 _WARM_S = 900.0

@@ -9,7 +9,8 @@ import msgspec
 from vllm_doctor.gather import journal, procfs, systemd
 from vllm_doctor.log.match import anchors, read, says
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.operate.history.store import Reader, UnitEvent, Unreadable, store_file
+from vllm_doctor.operate.history.store_format import UnitEvent, store_file
+from vllm_doctor.operate.history.store_reader import Reader, Unreadable
 from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.temporary import until
 

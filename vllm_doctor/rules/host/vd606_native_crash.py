@@ -14,7 +14,8 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import kernel_kind, other_kernel
+from vllm_doctor.rules.remedies.kernel import other_kernel
+from vllm_doctor.rules.remedies.kernel_kind import kernel_kind
 from vllm_doctor.rules.remedies.layer import first_of_each, off
 from vllm_doctor.rules.say import finding, upgrade
 

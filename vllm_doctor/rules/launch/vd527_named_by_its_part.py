@@ -2,8 +2,8 @@
 
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.faults_of_run import IMPORTS
 from vllm_doctor.log.match import says
-from vllm_doctor.log.root_cause import IMPORTS
 from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal

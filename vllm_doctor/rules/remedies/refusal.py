@@ -11,7 +11,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
-from vllm_doctor.rules.remedies.kernel import other_attention
+from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.refused_backends import without_settings
 from vllm_doctor.rules.remedies.requested_change import WHY, is_option, requested_changes, value_of_sentence
 from vllm_doctor.rules.remedies.weights_split import smaller_split

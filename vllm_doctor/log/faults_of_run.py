@@ -1,0 +1,165 @@
+"""Everything in a run that may have failed first: its tracebacks and its messages, each with what belongs to it."""
+
+import itertools
+from functools import cached_property
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
+from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.records.log import LogLine
+
+_HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+_BUILDS = frozenset({"build-failed", "build-failed-command"})
+# A parent's lines that quote what its child said.
+_QUOTES = frozenset({"worker-error-relay"})
+IMPORTS = frozenset({"module-missing", "import-name"})
+
+
+class RunWithFaults(RunWithPhases):
+    """A run, and its faults in the order in which they were found."""
+
+    @cached_property
+    def faults(self) -> list[Fault]:
+        """Everything that may have failed first. Only the first crashes are looked at: the root is among them."""
+        owner: dict[int, Crash] = {}
+        reports: set[int] = set()
+        said: dict[int, list[Hit]] = {}
+        for hit in self.hits:
+            if kinds()[hit.id] == "cause" and not self._informs(hit):
+                said.setdefault(hit.index, []).append(hit)
+        found: list[Fault] = []
+        for crash in self.crashes[:CRASHES]:
+            own = self._own_lines(crash)
+            owner.update(dict.fromkeys(own, crash))
+            if _of_a_report(crash):
+                reports.update(own)
+            survived = crash.level in _HANDLED and not self._ended_its_process(crash)
+            if survived or _symptom(crash) or reports.issuperset(own):
+                continue
+            heading = self._heading(crash)
+            owner.update(dict.fromkeys(heading, crash))
+            told = self._without_code(crash, [h for i in (*heading, *own) for h in said.get(i, ())])
+            built = any(h.id in _BUILDS for h in told)  # what a build asked a shell for, the build cannot do without
+            hits = tuple(h for h in told if built or "shell" not in h.fields) or _wrapped(crash)
+            if not hits and not crash.root.name:
+                continue  # cut off before it said what it is
+            stage = self._stage_in(crash, crash.first)
+            found.append(Fault(crash.first, crash.last, crash, hits, stage))
+        relayed: list[Fault] = []
+        for index, here in said.items():
+            asked = any("shell" in h.fields for h in here)  # a shell that was asked for a program ends nothing itself
+            if (
+                index in reports
+                or self.lines[index].level in _HANDLED
+                or (asked and not any(d.index > index for d in self.deaths))
+            ):
+                continue
+            relay = owner.get(index)
+            calls = relay or self._cut_off(index) or self._of_what_only_follows(index)
+            stage = self._stage_in(calls, index)
+            last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
+            (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
+        return found or relayed or self._quoted()
+
+    def _ended_its_process(self, crash: Crash) -> bool:
+        """Does Python's own word stand above it, that it was the end of a process? The level is then of a program that
+        passed on what it read from standard error."""
+        above = self.lines[crash.first - 1] if crash.first > 0 else None
+        mine = above is not None and (above.process, above.pid) == (crash.process, crash.pid)
+        return above is not None and mine and says(above.text, "heading-of-dead-process")
+
+    def _without_code(self, crash: Crash, told: list[Hit]) -> list[Hit]:
+        """A traceback quotes the code that raised what the exception says in its own line: the line is the message."""
+        code = {frame.code.strip() for link in crash.links for frame in link.frames}
+        own = {h.id for h in told if self.lines[h.index].text.strip() not in code}
+        return [h for h in told if h.id not in own or self.lines[h.index].text.strip() not in code]
+
+    def _quoted(self) -> list[Fault]:
+        """Where only the parent's line is left: the child's exception that it quotes, whose calls nobody kept."""
+        told: list[Fault] = []
+        for hit in self.hits:
+            error = hit.fields.get("error", "").strip() if hit.id in _QUOTES else ""
+            if not error or says(error, "says-nothing"):
+                continue
+            line = self.lines[hit.index]
+            # The text of a KeyError is its key, as Python prints it.
+            link = Link("KeyError" if error[:1] == "'" else "RuntimeError", error, (), hit.index)
+            crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
+            told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
+        return told
+
+    def _informs(self, hit: Hit) -> bool:
+        """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
+        text = self.lines[hit.index].text
+        return says(text, "information-line") or (hit.id in IMPORTS and says(text, "python-warning"))
+
+    def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
+        """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
+        if not any(h.id == "validation-error" for h in here):
+            return index, tuple(here)
+        own = (self.lines[index].process, self.lines[index].pid)
+        below = range(index + 1, min(len(self.lines), index + 1 + HEADING))
+        why = tuple(itertools.takewhile(lambda i: (self.lines[i].process, self.lines[i].pid) == own, below))
+        hits = (*here, *(h for i in why for h in said.get(i, ())))
+        return max(h.index for h in hits), hits
+
+    def _cut_off(self, index: int) -> Crash | None:
+        """A traceback of the same process right after a line, that the log leaves before it says what it is about."""
+        line = self.lines[index]
+        near = (c for c in self.crashes[:CRASHES] if index < c.first <= index + HEADING and not c.root.name)
+        return next((c for c in near if (c.process, c.pid) == (line.process, line.pid)), None)
+
+    def _of_what_only_follows(self, index: int) -> Crash | None:
+        """The traceback right below a library's own word that only says that a call failed: the call that failed."""
+        line = self.lines[index]
+        if line.process or line.module:
+            return None  # vLLM itself wrote it
+        near = (c for c in self.crashes[:CRASHES] if index < c.first <= index + FELLOWS)
+        return next((c for c in near if _symptom(c) or says(c.root.message, *deferring())), None)
+
+    def _own_lines(self, crash: Crash) -> list[int]:
+        """The lines of its process, without those that another call of the logger wrote in between."""
+        speaker, module = (crash.process, crash.pid), self.lines[crash.first].module
+        between = ((i, self.lines[i]) for i in range(crash.first, crash.last + 1))
+        return [i for i, own in between if (own.process, own.pid) == speaker and own.module in {None, module}]
+
+    def _heading(self, crash: Crash) -> list[int]:
+        """The lines right before a traceback in which the same speaker already said what it is about (V0 logs both)."""
+        speaker = self.lines[crash.first]
+        before = range(crash.first - 1, max(-1, crash.first - 1 - HEADING), -1)
+        same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
+        return sorted(same)
+
+
+def fetches(link: Link) -> bool:
+    """Was the server itself the client, of a file that a request names? Then it is the other side that left."""
+    return any(says(frame.file, "call-of-fetching") for frame in link.frames)
+
+
+def _speaks_on(line: LogLine, then: LogLine) -> bool:
+    """Did the same line of vLLM's code, in the same process, write both?"""
+    return then.module is not None and (line.process, line.pid, line.module) == (then.process, then.pid, then.module)
+
+
+def _wrapped(crash: Crash) -> tuple[Hit, ...]:
+    """Messages that a terminal or a page has broken over several lines."""
+    texts = [f"{k.name}: " + " ".join(k.message.split()) for k in crash.links if "\n" in k.message]
+    causes = [m for m in messages() if m.kind == "cause" and m.scope == "log"] if texts else []
+    read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
+    return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
+
+
+def _symptom(crash: Crash) -> bool:
+    primary = [k for k in crash.links if not _is_symptom(k.kind, k.message) or fetches(k)]
+    return not primary
+
+
+def _of_a_report(crash: Crash) -> bool:
+    """Did the program fail that lists the environment for a report?"""
+    return any(says(file, "call-of-collect-env") for file in crash.files)
+
+
+def _is_symptom(kind: str, message: str) -> bool:
+    said = message.split("\n", 1)[0]
+    return says(kind, "class-that-follows") or any(told in said for told in of_exceptions("consequence"))

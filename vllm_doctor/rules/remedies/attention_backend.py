@@ -1,0 +1,116 @@
+"""Another attention backend in place of the one that failed."""
+
+from vllm_doctor.knowledge import kernels, versions
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log import chosen_kernels
+from vllm_doctor.log.chosen_kernels import Chosen
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.rocm import least_capability, on_rocm, platforms
+from vllm_doctor.rules.remedies.kernel_kind import called, log_lines
+from vllm_doctor.rules.say import environment, set_flag
+
+# Compiled by Triton when first used, XFormers' decode of 0.11 too: what Triton cannot compile or fit, all share.
+_OF_TRITON = ("TRITON_ATTN", "FLEX_ATTENTION", "XFORMERS")
+_LATENT = "TRITON_MLA"
+_LATENT_OTHERS = ("flashmla", "flash_mla", "cutlass_mla", "flashinfer_mla", "flashattn_mla", "aiter_mla")
+# The least compute capability of each (v1/attention/backends, `supports_compute_capability`), in the order to try.
+_GENERAL = (("FLASH_ATTN", 8.0), ("FLASHINFER", 7.5), ("TRITON_ATTN", 0.0), ("FLEX_ATTENTION", 0.0))
+# What every AMD card has (platforms/rocm.py): a kernel of its own for decoding beside Triton's for prompts.
+_AMD = ("ROCM_ATTN", "TRITON_ATTN")
+_FILE_OF = (
+    ("triton_unified_attention", _OF_TRITON),
+    ("prefix_prefill", ("ROCM_ATTN",)),
+    ("flash_attn", ("FLASH_ATTN",)),
+    ("flashinfer", ("FLASHINFER",)),
+    ("triton_attn", ("TRITON_ATTN",)),
+    ("flex_attention", ("FLEX_ATTENTION",)),
+    ("xformers", ("XFORMERS",)),
+)
+
+
+def other_attention(
+    case: Case, fault: Fault, why: str, *, not_triton: bool = False, first: str | None = None
+) -> Change | None:
+    """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails,
+    `first` is the one that is known to do what was asked.
+
+    Where the release names those that pass its checks, only one of them is offered; None where there is no other, as
+    where vLLM has asked each of them.
+    """
+    if fault.crash is not None and says(fault.crash.root.message, "no-attention-backend"):
+        return None
+    at = case.version or versions.newest_known()
+    said = chosen_kernels.attention(log_lines(case))
+    # The innermost file that tells a backend is the one that failed.
+    told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
+    failed = {*told, *((said.name,) if said is not None else ()), *(_OF_TRITON if not_triton else ())}
+    latent = any(says(f, "call-latent-attention") for f in called(case, fault))
+    if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
+        return _other_latent(case, fault, why, said)
+    candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
+    if any(says(f, "call-of-cpu-attention") for f in called(case, fault)):
+        return None  # the platform has this one alone
+    if any(says(f, "call-of-ascend") for f in called(case, fault)):
+        return None  # so has Ascend's plugin
+    if any(says(f, "call-of-intel") for f in called(case, fault)):
+        candidates = ("TRITON_ATTN",)  # the others are NVIDIA's or AMD's
+    to = next((name for name in candidates if name not in failed and _selectable(name, at)), None)
+    if to is None:
+        return None
+    now = f"; {said.name} runs now" if said is not None else ""
+    if _listed(said):
+        now += ", and vLLM names this one as usable here"
+    if case.has_flag("attention-backend") is not None:
+        return set_flag(case, "attention-backend", to, Direction.CHANGE, f"{why}{now}")
+    return _by_variable(case, _spelt(to, at), f"{why}{now}")
+
+
+def _other_latent(case: Case, fault: Fault, why: str, said: Chosen | None) -> Change | None:
+    """Triton's kernels for latent attention run on every card; sparse attention has no kernels in common with it."""
+    names = " ".join((*called(case, fault), said.name if said is not None else "")).lower()
+    known = any(backend in names for backend in _LATENT_OTHERS)
+    if not known or "sparse" in names or case.has_flag("attention-backend") is None:
+        return None
+    if not kernels.has("attention", _LATENT, case.version or versions.newest_known()):
+        return None
+    return set_flag(case, "attention-backend", _LATENT, Direction.CHANGE, f"{why}; Triton's runs on every card")
+
+
+def _listed(said: Chosen | None) -> bool:
+    return said is not None and said.others is not None
+
+
+def _candidates(case: Case, fault: Fault, said: Chosen | None) -> tuple[str, ...]:
+    if said is not None and said.others is not None:
+        return said.others
+    if on_rocm(case):
+        return _AMD
+    open_ = platforms(case, fault)
+    if open_ == {"rocm"}:
+        return _AMD
+    if open_ - {"cuda"}:
+        return ()  # another maker's card may be in there, which has none of NVIDIA's kernels
+    capability = least_capability(case, fault)
+    # Without the card's name: what any card that this engine runs on can use (V1 needs 7.0, its wheels mostly 7.5).
+    return tuple(name for name, least in _GENERAL if least <= (capability if capability is not None else 7.5))
+
+
+def _spelt(name: str, at: Version) -> str:
+    """The name as the release takes it: Triton's had a suffix to 0.10.2."""
+    return name if kernels.has("attention", name, at) else f"{name}_VLLM_V1"
+
+
+def _selectable(name: str, at: Version) -> bool:
+    return kernels.has("attention", _spelt(name, at), at)
+
+
+def _by_variable(case: Case, to: str, why: str) -> Change | None:
+    """Before 0.13.0 it was a variable and no option."""
+    if case.has_env("VLLM_ATTENTION_BACKEND") is None:
+        return None
+    return environment("attention-backend", Direction.CHANGE, why, to=to, before=case.env("VLLM_ATTENTION_BACKEND"),
+                       applicability=Applicability.NEEDS_REVIEW, variable="VLLM_ATTENTION_BACKEND")  # fmt: skip

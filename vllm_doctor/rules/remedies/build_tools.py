@@ -1,0 +1,88 @@
+"""What compiles kernels while the server starts: the tool that is missing or does not fit, and how to do without it."""
+
+from vllm_doctor.knowledge.compat import table
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import text
+from vllm_doctor.rules.remedies.attention_backend import other_attention
+from vllm_doctor.rules.remedies.kernel_kind import KernelKind, kernel_kind
+from vllm_doctor.rules.say import environment, thing
+
+# What compiles kernels while the server starts is no Python package.
+TOOLS = {
+    "compiler-missing": "a C compiler (gcc, or CC set)",
+    "headers-missing": "the headers of this Python (python3-dev)",
+    "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "nvcc-unfound": "the CUDA toolkit (nvcc, CUDA_HOME)",
+    "ninja-missing": "ninja",
+}
+# A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
+UNFIT = {
+    "nvcc-arch": "a newer CUDA toolkit: nvcc is older than this GPU",
+    "toolkit-headers": "nvcc and headers of one release: CUDA_HOME and the include path name different toolkits",
+    "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support a gcc as new as this one",
+    "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
+    "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
+    "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
+    "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
+    "compiler-command": "a compiler that works here (gcc, python3-dev, libcuda.so); its own error stands above",
+    "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
+    "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
+}
+
+
+def toolkit_folder(case: Case, fault: Fault) -> Change | None:
+    """A path of CUDA_HOME that holds more than one folder, or begins with what separates two."""
+    fields = fault.fields("nvcc-not-there")
+    path = fields.get("path") or fields.get("shell") or ""
+    if ":" not in path:
+        return None
+    folder = next((part for part in path.split(":") if part), "").removesuffix("/bin/nvcc")
+    why = "name a single folder, without a colon: the compiler call appends /bin/nvcc"
+    return environment("CUDA_HOME", Direction.CHANGE, why, to=folder or None, before=case.env("CUDA_HOME"))
+
+
+def uncompiled(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """What FlashInfer was to compile has a substitute that comes compiled: torch's sampler, another attention."""
+    if not any(says(file, "call-flashinfer") for file in fault.files):
+        return (_sampler(case, fault),)
+    if kernel_kind(case, fault) is KernelKind.ATTENTION:
+        why = "this backend's kernels come compiled, and FlashInfer's are compiled at the start"
+        return (other_attention(case, fault, why, not_triton=True),)
+    return (_sampler(case, fault),)
+
+
+def _sampler(case: Case, fault: Fault) -> Change | None:
+    """Where it was the sampler that was to be compiled: torch's own needs no compiler."""
+    if not any(says(said, "names-sampling") for said in (text(case, fault), *fault.files)):
+        return None
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    why = "uses torch's sampler instead of FlashInfer's, which needs no compiler"
+    return environment(name, Direction.SET, why, to="0") if case.has_env(name) is not None else None
+
+
+COMPILERS = "nvcc --version; gcc --version; nvidia-smi --query-gpu=name,compute_cap --format=csv"
+_COMMANDS = {
+    "compiler-missing": "apt-get install -y gcc   # dnf install -y gcc",
+    "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
+    "ninja-missing": "apt-get install -y ninja-build   # dnf install -y ninja-build",
+}
+
+
+def missing_tool(case: Case, tool: str) -> Change:
+    """A package of the distribution; the CUDA toolkit of the wheel's own release, which a role installs."""
+    command = next((_COMMANDS[i] for i, what in TOOLS.items() if what == tool and i in _COMMANDS), None)
+    if command is not None:
+        return thing(ChangeKind.OS, "build-tools", Direction.ADD, tool, command=command)
+    wheel = table().wheel(str(case.version)) if case.version is not None else None
+    fit = [t for t in table().toolkits() if wheel is not None and t.startswith(f"{wheel.cuda}.")]
+    to = fit[-1] if fit else None
+    why = f"{tool}; of the CUDA of this wheel, {wheel.cuda}" if wheel is not None else tool
+    command = None if to else "python -c 'import torch; print(torch.version.cuda)'   # that release of the toolkit"
+    return thing(
+        ChangeKind.OS, "build-tools", Direction.ADD, why, to=to, inventory="cuda_toolkit_version", command=command
+    )

@@ -1,0 +1,80 @@
+"""Of which kind the kernel is that failed, by the calls of its traceback.
+
+CUDA tells of a fault at a later call, so the innermost call that vLLM itself made is evidence and no proof.
+"""
+
+from enum import StrEnum
+
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each, says
+from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.rules.case import Case
+
+
+class KernelKind(StrEnum):
+    """Kinds of kernel that a setting chooses."""
+
+    TUNING = "the search for the fastest kernel (Inductor)"
+    AUTOTUNER = "FlashInfer's search for its fastest kernel"
+    SAMPLER = "the sampler"
+    ALL_REDUCE = "an all-reduce"
+    EXPERTS = "the experts (MoE)"
+    STATE = "the state of a linear attention or Mamba layer"
+    DRAFT = "the draft model"
+    ATTENTION = "attention"
+    MATRIX = "a quantized matrix product"
+    GRAPH = "a CUDA graph"
+    COMPILED = "code that torch.compile made"
+
+
+# In this order within one file name; the innermost call that is of any kind decides.
+_FILES: tuple[tuple[KernelKind, str], ...] = (
+    (KernelKind.TUNING, "call-tuning"),
+    (KernelKind.AUTOTUNER, "call-autotuner"),
+    (KernelKind.SAMPLER, "call-sampler"),
+    (KernelKind.ALL_REDUCE, "call-all-reduce"),
+    (KernelKind.EXPERTS, "call-experts"),
+    (KernelKind.STATE, "call-state"),
+    (KernelKind.DRAFT, "call-draft"),
+    (KernelKind.ATTENTION, "call-attention"),
+    (KernelKind.MATRIX, "call-matrix"),
+    (KernelKind.GRAPH, "call-graph"),
+    (KernelKind.COMPILED, "call-compiled"),
+)
+
+
+def kernel_kind(case: Case, fault: Fault) -> KernelKind | None:
+    """Of which kind the innermost call is that can be told; None where no call is of any."""
+    files = called(case, fault)
+    found = next((k for file in reversed(files) for k, mark in _FILES if says(file, mark)), None)
+    if found in {KernelKind.COMPILED, KernelKind.TUNING}:
+        # Flex attention is compiled code by nature, and what is tried out runs inside of what was compiled.
+        flex = any(says(file, "call-flex-attention") for file in files)
+        tuning = any(says(file, "call-tuning") for file in files)
+        return KernelKind.ATTENTION if flex else KernelKind.TUNING if tuning else found
+    if found is None and any(says(name, "function-product") for name in fault.functions):
+        return KernelKind.MATRIX  # the operator alone, whose layer's calls are cut off
+    return found
+
+
+def called(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The files of the fault's calls, outermost first. Where a compiler spoke before the exception came, those of the
+    next traceback with calls."""
+    files = fault.files
+    if not files and case.run is not None:
+        later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
+        crash = next(later, None)
+        files = crash.files if crash is not None else ()
+    return (*map(in_packages, files), *_named(case, fault))
+
+
+def _named(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The sources of native code that the failure's own line names: where it was noticed, farther in than any call."""
+    run, at = case.run, fault.crash.root.at if fault.crash is not None else fault.index
+    text = run.lines[at].text if run is not None and at is not None and at < len(run.lines) else ""
+    return tuple(said["file"] for said in each("native-source", text))
+
+
+def log_lines(case: Case) -> list[str]:
+    """The texts of the run's lines; none where there is no log."""
+    return [line.text for line in case.run.lines] if case.run is not None else []
