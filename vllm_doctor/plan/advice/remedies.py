@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
 from msgspec.structs import replace
 
@@ -42,6 +44,7 @@ def _halves(start: int, least: int) -> list[int]:
 
 
 _HOST = "cpu-offload-gb"
+_SHARE = "--gpu-memory-utilization"
 # Lengths that are tried beside a change where no change does alone.
 _SHORTER = (8192, 4096, 2048)
 
@@ -155,19 +158,23 @@ def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:
     """The smallest set-ups on which the launch is safe as asked: (card, how many, prediction), one of each kind of card
     for which there is a template (a B300 stands for the GB300 too)."""
     kinds: dict[str, tuple[Card, int, Prediction]] = {}
-    # Weights of one card by how many share them, and by its kernels' layout: most cards are ruled out by these alone.
-    split: dict[tuple[int, float | None], float] = {}
+    # What one card holds at the least, by how many share the weights and by the kernels' layout: most cards are ruled
+    # out by it alone. What a release refuses on one card of a generation it refuses on them all, but for the share,
+    # of which a larger card has more free.
+    least: dict[tuple[int, float | None], float] = {}
     heads = planner.arch.heads
     counts = [count for count in (1, 2, 4, 8) if not heads or heads % count == 0]
     cards = [gpu for name in names() if (gpu := find(name)) is not None]
     set_ups = [(gpu, n) for gpu in cards if not gpu.unified and gpu.template != "generic" for n in counts]
-    # The smallest first, so that of each kind nothing beyond the first that is safe is planned at all.
+    # The smallest first, so that of each kind nothing beyond the first that is safe is planned at all; a request never
+    # needs less on a larger card, whose step is as wide or wider.
     for gpu, count in sorted(set_ups, key=lambda one: one[0].total_gib * one[1]):
         layout = (count, gpu.capability)
-        if gpu.template in kinds or split.get(layout, 0.0) > gpu.total_gib:
+        if gpu.template in kinds or least.get(layout, 0.0) > gpu.total_gib:
             continue
         p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
-        split[layout] = p.weights_gib
+        refused = any(r.flag != _SHARE for r in p.settings.refusals)
+        least[layout] = inf if refused else p.weights_gib + p.needed_kv_gib
         if safe(p):
             kinds[gpu.template] = (gpu, count, p)
     return list(kinds.values())

@@ -122,7 +122,12 @@ def _holds(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> bool
     kept = dict(draft.changes)
     draft.changes.update({"tensor-parallel-size": str(tp), "pipeline-parallel-size": str(pp)})
     try:
-        return any(safe(draft.predict(max_model_len=str(length), **more)) for more in ways(draft, narrow=narrow))
+        for more in ways(draft, narrow=narrow):
+            p = draft.predict(max_model_len=str(length), **more)
+            # No step, no share and no request makes room for weights.
+            if safe(p) or p.outcome == "oom-weights":
+                return safe(p)
+        return False
     except (SettingError, LaunchError):
         return False
     finally:
