@@ -6,10 +6,10 @@ from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
 from tests.plan.test_plan import model, plan
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.quantization import GGUF_BITS, gguf_bits, scheme
+from vllm_doctor.plan.model.quantization import GGUF_BITS, Format, Scheme, gguf_bits, scheme, unquantized_format
 from vllm_doctor.plan.model.reading import Section
-from vllm_doctor.plan.terms.matrices import padded_vocab
-from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers
+from vllm_doctor.plan.terms.matrices import Matrix, padded_vocab
+from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers, tensors
 
 __all__ = ["model"]
 
@@ -465,3 +465,18 @@ def test_the_name_of_a_type_is_read_behind_each_sign_that_files_have_before_it(n
         f"model{sign}{name}-00001-of-00002.gguf",
     ):
         assert gguf_bits(file) == mixed, file
+
+
+@pytest.mark.parametrize(
+    ("capability", "scales"),
+    [
+        (8.0, 32.2e9 / 128 * 2),  # two bytes for each row and each 128 inputs
+        (8.9, 32.2e9 / 128**2 * 4),  # four bytes for a block
+    ],
+)
+def test_marlin_repeats_a_block_s_scale_for_each_of_its_rows(capability, scales):
+    # Qwen3.5-35B-A3B in fp8 on an A100 of 0.19.0: 34.71 GiB logged, 34.2 without what Marlin adds.
+    blocks = Scheme("fp8", lambda _name, _expert: Format("fp8", 8, block=128))
+    matrices = [Matrix("experts.0.up_proj", 512, 2048, 3 * 256 * 40, expert=True, tensor="w13")]
+    target = WeightTarget(2, capability=capability)
+    assert tensors(matrices, blocks, unquantized_format(2), target).scales == pytest.approx(scales, rel=1e-2)

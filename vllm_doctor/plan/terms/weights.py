@@ -86,6 +86,19 @@ def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     return Matrix(m.name, up(m.out, out), up(m.inner, inner), m.count, expert=True, tensor=m.tensor)
 
 
+# Below this capability Marlin multiplies 8-bit floats, weights alone in 8 bits (utils/marlin_utils_fp8.py).
+_NATIVE_FP8 = 8.9
+
+
+def as_kernel_keeps(fmt: Format, target: WeightTarget) -> Format:
+    """Marlin knows no blocks: each scale of a block is repeated for its rows, in the model dtype, a group of the input
+    side apart (marlin_utils_fp8.py prepare_fp8_layer_for_marlin, prepare_fp8_moe_layer_for_marlin)."""
+    marlin = target.capability is not None and target.capability < _NATIVE_FP8
+    if not (marlin and fmt.block and fmt.bits == 8):
+        return fmt
+    return Format(fmt.name, fmt.bits, fmt.block, target.element)
+
+
 class Tensors(msgspec.Struct, frozen=True):
     """The parameters of one layer: bytes of each that vLLM allocates, by its name there, and what its scales take
     beside."""
@@ -103,8 +116,8 @@ def tensors(matrices: Iterable[Matrix], scheme: Scheme, base: Format, target: We
     fused: dict[str, float] = {}
     scales = 0.0
     for n, plain_matrix in enumerate(matrices):
-        fmt = base if plain_matrix.vector else scheme.choose(plain_matrix.name, plain_matrix.expert)
-        m = padded(plain_matrix, fmt, target)
+        chosen = base if plain_matrix.vector else scheme.choose(plain_matrix.name, plain_matrix.expert)
+        m, fmt = padded(plain_matrix, chosen, target), as_kernel_keeps(chosen, target)
         out, inner = ceil(m.out), ceil(m.inner)
         values = out * inner * fmt.bits / 8 * m.count
         scales += fmt.bytes(out, inner) * m.count - values

@@ -127,11 +127,11 @@ def _holds(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> bool
             # No step, no share and no request makes room for weights.
             if safe(p) or p.outcome == "oom-weights":
                 return safe(p)
-        return False
     except (SettingError, LaunchError):
         return False
     finally:
         draft.changes = kept
+    return False
 
 
 def _spread_reason(draft: Draft, tp: int, pp: int) -> None:
