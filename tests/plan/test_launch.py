@@ -116,6 +116,15 @@ def test_old_cards_have_no_bfloat16():
     assert any("bfloat16" in str(r) for r in resolved("--dtype bfloat16", gpu="T4").refusals)
 
 
+def test_a_stored_bfloat16_is_refused_of_old_cards_before_0_9():
+    def refused(flags, version, config=LLAMA_8B):
+        return [r.flag for r in resolved(flags, version, "T4", config=config).refusals]
+
+    assert refused("", "0.8.5") == ["--dtype"]
+    assert refused("--dtype half", "0.8.5") == refused("", "0.9.0") == []
+    assert refused("", "0.8.5", {**LLAMA_8B, "torch_dtype": "float32"}) == []
+
+
 @pytest.mark.parametrize(
     ("version", "name", "v2"),
     [

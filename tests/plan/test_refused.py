@@ -17,9 +17,10 @@ ORDERED = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": Tru
 GPTQ = {**LLAMA_8B, "quantization_config": ORDERED}
 
 
-def settings(config, flags, version="0.33.0", card="H100"):
+def settings(config, flags, version="0.33.0", card="H100", *, env=None):
     v, a, gpu = as_version(version), arch(config), find(card)
-    s = resolve(parse_launch(["vllm", "serve", "m", *flags.split()], v), v, a, gpu, gpu.total_gib, 16)
+    words = [*(f"{name}={value}" for name, value in (env or {}).items()), "vllm", "serve", "m", *flags.split()]
+    s = resolve(parse_launch(words, v), v, a, gpu, gpu.total_gib, 16)
     return a, s, gpu
 
 

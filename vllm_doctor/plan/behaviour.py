@@ -161,6 +161,14 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v0_refuses_beside_encoders: bool
     step_holds_drafts_of_adapters: bool
     names_bart_plugin: bool
+    takes_stored_dtype: bool
+    four_bit_experts_on_ten_alone: bool
+    checks_data_parallel_options: bool
+    refuses_external_ranks_of_dense: bool
+    refuses_growing_segments: bool
+    packs_other_integers: bool
+    packs_symmetric_experts: bool
+    turns_on_one_card: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import drafting, encoder_decoder, joint, traits
+from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, traits
 from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.flags import Flags, SettingError
@@ -60,7 +60,12 @@ def _dtype(  # noqa: PLR0917
     overflows = arch.model_type in NOT_IN_FLOAT16 and behaviour(version).keeps_gemma_from_float16
     if asked == "auto":
         asked = "bfloat16" if arch.dtype in {None, "float32", "bfloat16"} or overflows else arch.dtype
-        if asked == "bfloat16" and old and overflows:
+        if gpu is not None and arch.dtype == "bfloat16" and old and behaviour(version).takes_stored_dtype:
+            instead = "float32" if overflows else "float16"
+            what = f"auto, which is the checkpoint's bfloat16 in {version}"
+            refusals.append(Refusal("--dtype", what, f"{instead} on {gpu.name}, compute capability {gpu.capability}"))
+            asked = instead
+        elif asked == "bfloat16" and old and overflows:
             notes.append(f"dtype: {arch.model_type} is not run in float16, and bfloat16 needs 8.0: float32 is planned")
             asked = "float32"
         elif asked == "bfloat16" and old:
@@ -174,9 +179,10 @@ def resolve(  # noqa: PLR0917
     refusals += drafting.refused(
         flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2, seqs=seqs
     )
-    refusals += encoder_decoder.refused(
-        flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}
-    )
+    refusals += [
+        *encoder_decoder.refused(flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}),
+        *exclusive.refusals(flags, env, arch, par, does, already={r.flag for r in refusals}),
+    ]
     refusals += joint.refusals(
         flags.values,
         version,
@@ -253,6 +259,7 @@ def resolve(  # noqa: PLR0917
         estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
+        flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
         window_dtype=flags.text("mamba-cache-dtype") or "auto",

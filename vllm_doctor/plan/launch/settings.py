@@ -61,6 +61,7 @@ class Settings(msgspec.Struct, frozen=True):
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False
     flashinfer_asked: bool | None = None
+    flashinfer_experts: bool = False  # asked for, for experts in NVFP4
     async_scheduling: bool = True
     mamba_dtype: str = "auto"  # of recurrent states
     window_dtype: str = "auto"  # of their convolutions' windows

@@ -16,7 +16,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.support import card, model, shapes, shared_memory
+from vllm_doctor.plan.support import adapters, card, experts, model, quantized, shapes, shared_memory
 
 
 class Support(msgspec.Struct, frozen=True):
@@ -33,5 +33,12 @@ def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
 
 @lru_cache(maxsize=512)
 def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) -> Support:
-    refusals = [*card.refusals(a, s, gpu), *model.refusals(a, s), *shapes.refusals(a, s)]
+    refusals = [
+        *card.refusals(a, s, gpu),
+        *experts.refusals(a, s, gpu),
+        *model.refusals(a, s),
+        *quantized.refusals(a, s),
+        *shapes.refusals(a, s),
+        *adapters.refusals(a, s),
+    ]
     return Support(tuple(refusals), (*card.doubts(s, gpu), *shared_memory.doubts(a, s, gpu), *model.doubts(a, s)))

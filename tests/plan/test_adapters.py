@@ -1,0 +1,61 @@
+"""Adapters that end the start of a model, each beside a release or a launch that is taken."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_refused import settings
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.plan.support import judge
+from vllm_doctor.plan.support.adapters import rows
+
+GRANITE = {
+    **LLAMA_8B,
+    "model_type": "granitemoehybrid",
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "layer_types": ["attention"] * LLAMA_8B["num_hidden_layers"],
+    "shared_intermediate_size": 8192,
+}
+QWEN_VL = {
+    "model_type": "qwen3_vl",
+    "architectures": ["Qwen3VLForConditionalGeneration"],
+    "text_config": {**LLAMA_8B, "model_type": "qwen3_vl_text"},
+    "vision_config": {
+        "model_type": "qwen3_vl",
+        "depth": 27,
+        "hidden_size": 1152,
+        "intermediate_size": 4304,
+        "num_heads": 16,
+        "out_hidden_size": 4096,
+        "patch_size": 16,
+        "spatial_merge_size": 2,
+        "temporal_patch_size": 2,
+        "deepstack_visual_indexes": [8, 16, 24],
+    },
+}
+NO_ITEMS = '--limit-mm-per-prompt {"image":0,"video":0}'
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "ends"),
+    [
+        (GRANITE, "--enable-lora", "0.11.0", True),
+        (GRANITE, "--enable-lora", "0.11.1", False),
+        (GRANITE, "", "0.11.0", False),
+        (QWEN_VL, "--enable-lora", "0.11.0", True),
+        (QWEN_VL, "--enable-lora", "0.11.1", False),
+        (QWEN_VL, f"--enable-lora {NO_ITEMS}", "0.11.0", False),
+        (QWEN_VL, "--enable-lora --skip-mm-profiling", "0.11.0", False),
+        (LLAMA_8B, "--enable-lora", "0.11.0", False),
+    ],
+)
+def test_adapters_that_end_the_start_are_refused_in_the_releases_that_were_read(config, flags, version, ends):
+    a, s, gpu = settings(config, flags, version, "H100")
+    found = [r for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]
+    assert len(found) == ends
+    assert all(a.name in r.needed and "0.11.1 or later" in r.needed for r in found)
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.architecture)
+def test_a_row_ends_after_it_begins_and_names_where_it_was_read(row):
+    assert as_version(row.since) < as_version(row.until)
+    assert ".py" in row.source

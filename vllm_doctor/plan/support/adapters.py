@@ -1,0 +1,57 @@
+"""Models that a release says it has adapters for, and whose start ends where they are made (adapters.json).
+
+The release makes an adapter layer for each matrix whose name the class lists with as many parts as the matrix has, and
+asserts that there is one; what belongs to a tower is left out by the prefix that the class names.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.terms.encoder import text_only
+
+
+class Broken(msgspec.Struct, frozen=True):
+    """Releases whose adapters end the start of an architecture; `profile` where the profile run of an image does."""
+
+    architecture: str
+    since: str
+    until: str
+    profile: bool
+    what: str
+    source: str
+
+    def at(self, version: Version) -> bool:
+        """Is it so in this release?"""
+        return as_version(self.since) <= version < as_version(self.until)
+
+
+@cache
+def rows() -> tuple[Broken, ...]:
+    """The table."""
+    told = json.loads(Path(__file__).with_name("adapters.json").read_text(encoding="utf-8"))
+    return tuple(msgspec.convert(told, list[Broken]))
+
+
+def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, where adapters are asked for that end the start."""
+    if not s.loras:
+        return
+    for row in rows():
+        if row.architecture != a.name or not row.at(s.version):
+            continue
+        if row.profile and (s.skip_encoder or s.language_only or text_only(a, s)):
+            continue
+        instead = f"no --enable-lora, or vLLM {row.until} or later: with {a.name} {row.what} in {s.version}"
+        yield Refusal("--enable-lora", "set", instead)
+        return
