@@ -37,8 +37,8 @@ def _in_four_bits(a: Architecture) -> bool:
     config = a.quantization
     if config is None:
         return False
-    groups = config.section("config_groups")
-    if groups is None or config.text("quant_method").startswith("modelopt"):
+    groups, method = config.section("config_groups"), config.text("quant_method")
+    if groups is None or method.startswith("modelopt"):
         return True
     found = [groups.section(key) for key in groups.values]
     return any(group is not None and group.section("input_activations") is not None for group in found)
