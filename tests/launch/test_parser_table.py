@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.version import as_version
 
 # The CPU build was asked; a build for CUDA takes its own name (`cuda`) too, so that any word is let through.
 _OF_THE_BUILD = {"mm-processor-device"}
@@ -28,3 +29,20 @@ def test_the_table_of_a_release_is_its_own_parser_s(version: str) -> None:
 @pytest.mark.parametrize("version", ["0.30.0", "0.33.0", "99.0.0", "0.33.0+cpu"])
 def test_a_release_whose_parser_nobody_asked_has_a_table_too_unless_it_was_not_read(version: str) -> None:
     assert (parser.options(version) is None) is (version == "99.0.0")
+
+
+@pytest.mark.parametrize(
+    ("version", "taken"), [("0.4.2", False), ("0.8.3", False), ("0.8.4", True), ("0.19.0", True), ("0.25.1", True)]
+)
+def test_a_length_with_a_suffix_is_taken_where_the_release_and_those_beside_one_not_read_do(
+    version: str, *, taken: bool
+) -> None:
+    said = parser.value_complaint("max-model-len", "8k", as_version(version))
+    assert (said is None) is taken
+
+
+@pytest.mark.parametrize("name", ["max-num-batched-tokens", "kv-cache-memory-bytes"])
+@pytest.mark.parametrize("version", ["0.10.2", "0.14.0", "0.20.2", "0.25.1", "0.26.0", "0.33.0"])
+def test_a_size_with_a_suffix_is_taken_by_each_release_that_reads_it(name: str, version: str) -> None:
+    assert parser.value_complaint(name, "8k", as_version(version)) is None
+    assert parser.value_complaint("max-num-seqs", "8k", as_version(version)) is not None

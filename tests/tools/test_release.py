@@ -46,6 +46,15 @@ class TestAWheel:
             "port": {"default": "8000", "words": 1, "type": "int", "choices": [8000, 8001], "aliases": ["-p"]},
         }
 
+    @pytest.mark.parametrize(
+        "names", ['{"max_num_batched_tokens"}', '("max_num_batched_tokens", "kv_cache_memory_bytes")']
+    )
+    def test_a_number_whose_suffixes_the_release_reads_is_no_plain_one(self, tmp_path: Path, names: str) -> None:
+        source = ARG_UTILS.replace('{"max_num_batched_tokens"}', names)
+        options = read.release(read_wheel(wheel(tmp_path, more={"vllm/engine/arg_utils.py": source})), [])["options"]
+        assert "type" not in options["max-num-batched-tokens"]
+        assert options["max-num-seqs"]["type"] == "int"
+
     def test_text_that_the_class_then_refuses_has_the_choices_of_its_type(self, tmp_path: Path) -> None:
         source = """
 Kind = Literal["auto", "fp8"]

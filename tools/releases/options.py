@@ -379,7 +379,8 @@ def _custom_types(module: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.FunctionDef) and node.name in {"get_kwargs", "_compute_kwargs"}:
             for part in ast.walk(node):
                 if isinstance(part, ast.Compare) and isinstance(part.left, ast.Name) and part.left.id == "name":
-                    part_values = [part.comparators[0]]
+                    among = part.comparators[0]  # `name == "x"`, and `name in ("x", "y")`
+                    part_values = list(among.elts) if isinstance(among, ast.Tuple | ast.List) else [among]
                 elif isinstance(part, ast.Set):
                     part_values = list(part.elts)
                 else:

@@ -65,6 +65,21 @@ def takes(name: str) -> OptionWords | None:
     return _option(facts.value(known, facts.releases[-1])) if known in facts else None
 
 
+def _between(name: str, version: Version | None) -> OptionWords | None:
+    """The option of a release that was not read, where the read ones before and after it have the same."""
+    if version is None:
+        return None
+    releases = history("options", "options").releases
+    below, above = (
+        max((r for r in releases if r < version), default=None),
+        min((r for r in releases if r > version), default=None),
+    )
+    if below is None or above is None:
+        return None
+    before, after = ((options(str(near)) or {}).get(name) for near in (below, above))
+    return before if before == after else None
+
+
 def _spellings(name: str, record: Record) -> list[str]:
     aliases = record.get("aliases")
     long = [str(a)[2:] for a in aliases if str(a).startswith("--")] if isinstance(aliases, list) else []
@@ -133,7 +148,7 @@ def value_complaint(
         return None
     fact = versions.flag(name, version) if version is not None else None
     read = options(str(version)) if version is not None else None
-    option = read.get(name) if read is not None else takes(name)
+    option = read.get(name) if read is not None else _between(name, version) or takes(name)
     if option is not None:
         choices = option.choices if read is not None else fact.choices if fact is not None else None
         told = OptionWords(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)

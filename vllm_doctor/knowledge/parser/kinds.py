@@ -29,11 +29,11 @@ def wrong(record: Record, words: Sequence[str]) -> tuple[str, str] | None:
 def _number(record: Record, text: str) -> str:
     """A number of an option that may be None; of any other the parser's own table of types tells.
 
-    `8k` is taken for one: of which of these options a release reads suffixes is not in the table.
+    One whose suffixes the release reads (`8k`) has no type in the table.
     """
     kind = record.get("type") if record.get("optional") is True else None
     try:
-        if kind == "int" and scaled(text) is None:
+        if kind == "int":
             int(text)
         elif kind == "float":
             float(text)
