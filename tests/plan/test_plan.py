@@ -4,6 +4,7 @@ import json
 import time
 
 import pytest
+from msgspec.structs import replace
 
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.cli.main import run
@@ -542,6 +543,14 @@ def test_a_need_inside_the_range_is_uncertain_with_odds_and_what_would_tell(mode
     assert "--learn START.LOG settles it" in told
     assert on_l4(model(LLAMA_8B), int(low * PER_GIB) - 64).verdict == "starts"
     assert on_l4(model(LLAMA_8B), int(high * PER_GIB) + 64).verdict == "does-not-start"
+
+
+@pytest.mark.parametrize(("card", "total"), [("A100-PCIE-40GB", 39.39), ("T4", 14.56), ("L4", 22.03)])
+def test_the_range_reaches_to_what_older_drivers_leave_of_the_card(model, card, total):
+    named = plan(model(LLAMA_8B), "--max-model-len 8192 --enforce-eager", gpu=card, version="0.15.1")
+    given = replace(named, total_gib=total + 0.001).predict()
+    assert given.margin_gib[1] < named.predict().margin_gib[1]
+    assert given.margin_gib[0] == pytest.approx(named.predict().margin_gib[0], abs=0.01)
 
 
 def test_the_odds_fall_from_one_end_of_the_range_to_the_other(model):

@@ -23,8 +23,8 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 @dataclass(frozen=True)
 class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
-    `other_gib` is the memory that a card of the same name is also sold with, `backend` the build of vLLM that it runs.
-    """
+    `other_gib` is the memory that a card of the same name is also sold with, `up_to_gib` the most that torch reports of
+    it, with older drivers, `backend` the build of vLLM that it runs."""
 
     name: str
     total_gib: float
@@ -36,6 +36,7 @@ class Card:
     template: str = "generic"
     slice: bool = False
     other_gib: float | None = None
+    up_to_gib: float | None = None
     backend: str = "CUDA"
 
     @property

@@ -61,7 +61,7 @@ def figures_of(  # noqa: PLR0917
     if available is None and budget is not None:
         available = budget - weights - rest - active - charged
         spreads = spreads_of(
-            a, s, fmt, weights, stage, outside, captured if charged else None, known, named=gpu is not None
+            a, s, fmt, weights, stage, outside, captured if charged else None, known, gpu=gpu, total_gib=total_gib
         )
         below, above = range_of(spreads)
         margin = (available - below, available + above)

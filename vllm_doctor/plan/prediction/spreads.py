@@ -7,6 +7,7 @@ from math import sqrt
 
 import msgspec
 
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -32,6 +33,7 @@ _TOLD_BY = {
     "CUDA graphs": "a log of any start of this launch",
     "activation": "a log of any start of this launch",
     "model type": "a log of one start of this model",
+    "memory of the card": "--gpu-memory-gib, as a log of any start here gives it: older drivers leave more",
     "compiled code": "whether this launch has started here before: the first start compiles inside the profile, and "
     "the next one, which finds the code in ~/.cache/vllm, has the larger pool",
 }
@@ -81,9 +83,10 @@ def spreads_of(  # noqa: PLR0917
     charged: Estimate | None,
     known: KnownTerms,
     *,
-    named: bool,
+    gpu: Card | None,
+    total_gib: float | None,
 ) -> list[Spread]:
-    """How far below and above the predicted pool each term may bring the real one; `named`: is it said which card?"""
+    """How far below and above the predicted pool each term may bring the real one."""
     act = stage.activation
     found: list[Spread] = []
     more: list[float] = []  # the activations may be larger: the pool smaller
@@ -130,7 +133,9 @@ def spreads_of(  # noqa: PLR0917
     below, above = (sqrt(sum(x * x for x in side)) for side in (more, less))
     found.append(Spread("activation", below, above, _ITEMS if smaller > 0.5 * above else None))
     if known.non_torch_gib is None:
-        found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if named else None))
+        found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if gpu is not None else None))
+    if gpu is not None and gpu.up_to_gib is not None and total_gib == gpu.total_gib:
+        found.append(Spread("memory of the card", 0.0, (gpu.up_to_gib - gpu.total_gib) * s.utilization))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
     strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
