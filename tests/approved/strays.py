@@ -37,7 +37,7 @@ def strays() -> Iterator[str]:
         yield f"{what}: {_told(_process(100, _LINES[0], of))}"
     for line in _LINES:
         yield f"{' '.join(line)}: {_told(_process(100, line, {}))}"
-    for count in (2, 3, 10, 11):
+    for count in (2, 3, 10, 11, 14):
         yield f"{count} of them: {_told(*(_process(100 + at, _LINES[0], {}) for at in range(count)))}"
     yield f"its worker: {_told(_process(100, _LINES[0], {}), _process(101, _LINES[4], {}, ppid=100))}"
     yield f"no server: {_told(_process(100, _LINES[0], {'serves': False}))}"

@@ -12,7 +12,7 @@ from vllm_doctor.records.host import Launch, Listener, Machine, Program, Setting
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
-from vllm_doctor.remedy.repair import repaired
+from vllm_doctor.remedy.repair import _NO_MODEL, repaired
 
 FRAGMENT, DROP_IN = "/etc/systemd/system/vllm@.service", "/etc/systemd/system/vllm@main.service.d/50-ops.conf"
 OWN = Setting(FRAGMENT, 30, "ExecStart", "/opt/vllm/bin/vllm serve m --max-model-len 4096")
@@ -327,3 +327,27 @@ def test_no_more_than_three_of_the_cut_files_are_named_and_a_header_that_is_none
     told = repair(STOP, code="VD512", machine=Machine("gpu7", weights=WeightFiles(5, cut)))
     assert len(told.now) == 1 + 3
     assert told.now[1] == "/srv/m/0.safetensors: 10 bytes, it has no header of safetensors; changed 2026-11-22"
+
+
+@pytest.mark.parametrize(("rendered", "kept"), [(65408, 65408), (65407, 65407), (65409, 65408)])
+def test_the_units_own_value_is_taken_where_it_is_as_good_as_the_one_asked_for(rendered: int, kept: int) -> None:
+    own = msgspec.structs.replace(OWN, text=f"/opt/vllm/bin/vllm serve m --max-model-len {rendered}")
+    told = repair(SHORTER, own, *OVER[1:])
+    assert f"/--max-model-len {kept}/' {DROP_IN}" in told.commands[0]
+
+
+@pytest.mark.parametrize(("wanted", "kept"), [(4095, 4096), (4096, 4096), (4097, 4097)])
+def test_a_value_that_must_rise_may_be_the_one_asked_for(wanted: int, kept: int) -> None:
+    longer = msgspec.structs.replace(SHORTER, before=2048, after=wanted, direction=Direction.RAISE)
+    lower = msgspec.structs.replace(LONGER, text="/opt/vllm/bin/vllm serve m --max-model-len 2048 --swap-space 4")
+    told = repair(longer, OWN, OVER[1], lower)
+    assert f"/--max-model-len {kept}/' {DROP_IN}" in told.commands[0]
+
+
+@pytest.mark.parametrize("count", [5, 6, 7])
+def test_six_folders_beside_the_one_that_is_missing_are_named(count: int) -> None:
+    machine = Machine(
+        "gpu7", weights=WeightFiles(0, missing="/srv/m", beside=tuple(f"/srv/m{n}" for n in range(count)))
+    )
+    told = repair((), code=_NO_MODEL, machine=machine)
+    assert " ".join(told.now).count("/srv/m") == 1 + min(count, 6)

@@ -9,6 +9,8 @@ from vllm_doctor.records.reading import Absent, Known
 from vllm_doctor.records.snapshot import Snapshot
 
 _JUDGE = "vllm-doctor diagnose --log"
+# Processes that are named beside one that is told of in full.
+_NAMED = 9
 
 
 def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
@@ -31,7 +33,9 @@ def unjudged(snapshot: Snapshot) -> tuple[Missing, ...]:
 def _more(others: list[Process]) -> str:
     if not others:
         return ""
-    return f", and process{'es' if len(others) > 1 else ''} {', '.join(str(p.pid) for p in others[:9])}"
+    named = ", ".join(str(p.pid) for p in others[:_NAMED])
+    beyond = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+    return f", and process{'es' if len(others) > 1 else ''} {named}{beyond}"
 
 
 def _who(process: Process) -> str:
