@@ -15,8 +15,8 @@ from unittest.mock import patch
 from tests.approved.plan_sweeps import THROUGH, question
 from tests.approved.plans import FOLDER, launches
 from vllm_doctor.plan.launch.flags import Flags, SettingError
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
 # Of an option -1 is read as a number of tokens, such as 8k, and refused before its bounds are asked.

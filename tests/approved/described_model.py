@@ -9,9 +9,9 @@ import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import Format, scheme
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 

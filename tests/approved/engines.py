@@ -16,8 +16,8 @@ from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.reading import Section
 
 _RELEASES = (
     "0.7.3", "0.8.0", "0.8.1", "0.8.2", "0.8.3", "0.8.4", "0.8.5", "0.9.0", "0.9.1", "0.9.2", "0.10.0", "0.10.1",

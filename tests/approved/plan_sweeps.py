@@ -22,7 +22,7 @@ from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.versions import sampled
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.plan.launch.flags import SettingError
-from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.plan.model.config_json import ConfigError
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 

@@ -1,8 +1,8 @@
 """Model descriptions for tests: published dimensions, written out."""
 
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.reading import Section
 
 LLAMA_8B: dict[str, object] = {
     "architectures": ["LlamaForCausalLM"],

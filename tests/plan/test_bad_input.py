@@ -12,7 +12,7 @@ import pytest
 from tests.plan.models import GEMMA3_LIKE, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
-from vllm_doctor.plan.model.reading import MAX_BYTES, ConfigError, read_config
+from vllm_doctor.plan.model.config_json import MAX_BYTES, ConfigError, read_config
 
 CARD = ("--gpu", "NVIDIA H100 80GB HBM3")
 RELEASE = ("--vllm-version", "0.32.0")

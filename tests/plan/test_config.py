@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, HYBRID_LIKE, LLAMA_8B, arch
+from vllm_doctor.plan.model.config_json import ConfigError, Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import scheme
-from vllm_doctor.plan.model.reading import ConfigError, Section, checkpoint_bytes, read_config
 
 
 @pytest.mark.parametrize(

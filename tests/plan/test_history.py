@@ -9,7 +9,7 @@ from vllm_doctor.cli import plan_host
 from vllm_doctor.cli.main import run
 from vllm_doctor.cli.plan_learn import tell_history
 from vllm_doctor.operate.history import deeds
-from vllm_doctor.plan.question.history import Difference
+from vllm_doctor.plan.question.logged_starts import Difference
 
 LOG = """\
 INFO 04-22 [gpu_model_runner.py:1] Model loading took 15.50 GiB memory and 9 s

@@ -14,8 +14,8 @@ from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.reading import Section
 from vllm_doctor.plan.support import judge
 
 JUDGED = json.loads(Path(__file__).with_name("judged.json").read_text())

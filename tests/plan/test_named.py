@@ -4,8 +4,8 @@ import pytest
 
 from tests.plan.models import LLAMA_8B, arch
 from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.quantization import scheme
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 LINEAR = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}

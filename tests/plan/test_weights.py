@@ -5,9 +5,9 @@ import pytest
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, LLAMA_8B, arch
 from tests.plan.test_plan import model, plan
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import GGUF_BITS, Format, Scheme, gguf_bits, scheme, unquantized_format
-from vllm_doctor.plan.model.reading import Section
 from vllm_doctor.plan.terms.matrices import Matrix, padded_vocab
 from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers, tensors
 

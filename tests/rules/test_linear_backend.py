@@ -4,7 +4,7 @@ import pytest
 
 from vllm_doctor.knowledge import kernels, versions
 from vllm_doctor.knowledge.versions import as_version
-from vllm_doctor.rules.remedies.kernel import _other_linear
+from vllm_doctor.rules.remedies.other_kernel import _other_linear
 
 WITH_THE_OPTION = ("0.22.0", "0.25.1", "0.27.1", "0.29.0", "0.31.0", "0.32.0", "0.33.0")
 KERNELS = {

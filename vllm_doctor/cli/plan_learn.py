@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vllm_doctor.cli import terminal
 from vllm_doctor.cli.streams import say
-from vllm_doctor.plan.question.history import Difference, compare, read_log, recall, remember
+from vllm_doctor.plan.question.logged_starts import Difference, compare, read_log, recall, remember
 from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 from vllm_doctor.records.reading import Unknown
 from vllm_doctor.records.unit_name import service

@@ -20,7 +20,7 @@ from vllm_doctor.plan.advice.choice import choose
 from vllm_doctor.plan.advice.choice.split import in_four_bits
 from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, safe
 from vllm_doctor.plan.advice.remedies import hardware, remedies
-from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.plan.model.config_json import ConfigError
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.ask import PROBLEMS
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
@@ -142,7 +142,7 @@ def _folder(name: str) -> Path | None:
 
 
 def _remembered(plan: Planner, question: Question) -> Planner:
-    from vllm_doctor.plan.question.history import recall
+    from vllm_doctor.plan.question.logged_starts import recall
 
     return plan.with_history(recall(plan.gpu.name if plan.gpu is not None else None, Path(question.config or "")))
 

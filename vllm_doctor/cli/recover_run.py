@@ -89,8 +89,8 @@ def _planner(unit: str, argv: tuple[str, ...]) -> tuple[Predict | None, dict[str
     from vllm_doctor.cli.plan_host import fill
     from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.plan.launch.flags import SettingError
-    from vllm_doctor.plan.model.reading import ConfigError
-    from vllm_doctor.plan.question.history import recall
+    from vllm_doctor.plan.model.config_json import ConfigError
+    from vllm_doctor.plan.question.logged_starts import recall
     from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     try:

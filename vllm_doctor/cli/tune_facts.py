@@ -149,8 +149,8 @@ def _plan(o: TuneOptions, found: systemd.Found) -> tuple[Predict | None, str, di
     from vllm_doctor.launch.parse import LaunchError
     from vllm_doctor.plan.advice.recommendation import safe
     from vllm_doctor.plan.launch.flags import SettingError
-    from vllm_doctor.plan.model.reading import ConfigError
-    from vllm_doctor.plan.question.history import recall
+    from vllm_doctor.plan.model.config_json import ConfigError
+    from vllm_doctor.plan.question.logged_starts import recall
     from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     try:

@@ -22,7 +22,7 @@ _GIVEN = "--model-config config.json"
 _ELSEWHERE = f"HF_ENDPOINT names another hub, HTTPS_PROXY the way to it; or {_GIVEN}"
 _SECONDS, _PATIENCE_S = 5.0, 12.0
 _REACHED_S = 4.0  # to a connection; a hub that takes one is given more time to answer
-_MOST = 32 << 20  # bytes; as of any config.json (plan/model/reading.py)
+_MOST = 32 << 20  # bytes; as of any config.json (plan/model/config_json.py)
 
 
 def config(model: str, revision: str | None) -> Known[Path] | Unknown:

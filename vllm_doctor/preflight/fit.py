@@ -69,7 +69,7 @@ def _judged(  # noqa: PLR0917
     from vllm_doctor.plan.advice.recommendation import Workload, safe
     from vllm_doctor.plan.advice.under_load import remedy_under_load
     from vllm_doctor.plan.launch.flags import SettingError
-    from vllm_doctor.plan.model.reading import ConfigError
+    from vllm_doctor.plan.model.config_json import ConfigError
     from vllm_doctor.plan.question.planner import PlanProblem, Question, planner
 
     words = (*launch.environment, "vllm", "serve", launch.model, *launch.words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from vllm_doctor.plan.prediction.record import Prediction
-from vllm_doctor.plan.question.history import Difference
+from vllm_doctor.plan.question.logged_starts import Difference
 from vllm_doctor.redact.visible import visible
 
 

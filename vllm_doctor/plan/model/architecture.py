@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.model.config_json import Section
 
 LayerKind = Literal["full", "sliding", "chunked", "mla", "linear", "mamba", "conv", "none"]
 # What keeps a state of one size, whatever the number of tokens.

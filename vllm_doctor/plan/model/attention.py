@@ -1,7 +1,7 @@
 """From config.json to the attention of one layer: its heads, its latent ranks, its indexer."""
 
 from vllm_doctor.plan.model.architecture import RECURRENT, Attention, LayerKind, Mla
-from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.model.config_json import Section
 
 
 def latent_attention(text: Section) -> Mla | None:

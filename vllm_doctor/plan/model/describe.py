@@ -6,6 +6,7 @@ import re
 
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.attention import attention_of, latent_attention
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.experts import CHOSEN_EXPERTS, experts_of
 from vllm_doctor.plan.model.families import (
     KNOWN,
@@ -22,7 +23,6 @@ from vllm_doctor.plan.model.families import (
 from vllm_doctor.plan.model.layers import layer_kinds
 from vllm_doctor.plan.model.length import COHERE_LENGTH, LENGTHS, NO_LENGTH, context_length, rope_tables
 from vllm_doctor.plan.model.mixer import linear_mixer
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.model.towers import audio_weights, vision_tower
 
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")

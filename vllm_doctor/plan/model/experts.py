@@ -1,8 +1,8 @@
 """From config.json to the experts of a layer: how many there are, how wide, and of which layers."""
 
 from vllm_doctor.plan.model.architecture import Moe
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.families import EXPERT_WIDTH_IS_INTERMEDIATE
-from vllm_doctor.plan.model.reading import ConfigError, Section
 
 # Experts of each token: the names that vLLM's models read (transformers_utils/config.py CONFIG_FIELD_ALIASES, models/).
 CHOSEN_EXPERTS = (

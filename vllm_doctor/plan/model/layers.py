@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vllm_doctor.plan.model.architecture import LayerKind
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.families import MAMBA_ONLY
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.records import excerpt
 
 _NAMES: dict[str, LayerKind] = {

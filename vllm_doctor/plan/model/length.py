@@ -1,8 +1,8 @@
 """From config.json to the longest request and to the tables of rotary positions."""
 
 from vllm_doctor.plan.model.architecture import Attention
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.families import LEARNED_POSITIONS, MAMBA_ONLY
-from vllm_doctor.plan.model.reading import Section
 
 # vLLM takes the smallest of those that a config names, Cohere's alone where it is there, and of none 2048, which it
 # says (transformers_utils/model_arch_config_convertor.py derive_max_model_len_and_key, config/model.py).

@@ -3,8 +3,8 @@
 from math import ceil
 
 from vllm_doctor.plan.model.architecture import LayerKind, Linear
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.families import MAMBA_ONLY
-from vllm_doctor.plan.model.reading import Section
 
 
 def linear_mixer(text: Section, hidden: int, kinds: set[LayerKind], model_type: str) -> Linear | None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import translate
 from functools import lru_cache
 
-from vllm_doctor.plan.model.reading import ConfigError
+from vllm_doctor.plan.model.config_json import ConfigError
 from vllm_doctor.records import excerpt
 
 

@@ -12,8 +12,8 @@ from math import ceil
 
 import msgspec
 
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.named import Dynamic, Exceptions, ModuleNames, fused, spellings
-from vllm_doctor.plan.model.reading import ConfigError, Section
 
 
 class Format(msgspec.Struct, frozen=True):

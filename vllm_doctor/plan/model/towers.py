@@ -1,7 +1,7 @@
 """From config.json to what stands beside the language model: the vision tower and the audio encoder."""
 
 from vllm_doctor.plan.model.architecture import Vision
-from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.model.config_json import Section
 
 # Phi-3-vision's tower stands in the code alone (phi3v.py CLIP_VIT_LARGE_PATCH14_336_CONFIG); four patches make a token.
 PHI3_TOWER = Vision(24, 1024, 4096, 16, 14, False, 0, 2, 0, 336, "clip_vision_model")

@@ -15,8 +15,8 @@ from vllm_doctor.knowledge.gpus import usable_gib
 from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.launch.parse import LaunchError, parse_launch
 from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.describe import describe
-from vllm_doctor.plan.model.reading import ConfigError, Section
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import predict
 from vllm_doctor.plan.prediction.record import GIB, Prediction

@@ -27,14 +27,14 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.resolve import resolve
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.config_json import Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.quantization import scheme
-from vllm_doctor.plan.model.reading import Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import predict, stages
 from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.prediction.stage import quantization
-from vllm_doctor.plan.question.history import History
+from vllm_doctor.plan.question.logged_starts import History
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 from vllm_doctor.records import excerpt
 

@@ -13,9 +13,9 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.named import fused
 from vllm_doctor.plan.model.quantization import Scheme, scheme
-from vllm_doctor.plan.model.reading import Section
 from vllm_doctor.plan.support.card import methods
 from vllm_doctor.plan.terms.weights import layer_matrices
 

@@ -14,9 +14,9 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.kernel_kind import kernel_kind
 from vllm_doctor.rules.remedies.layer import first_of_each, off
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import finding, upgrade
 
 _WORDS = {"11": "SIGSEGV", "6": "SIGABRT", "4": "SIGILL", "8": "SIGFPE"}

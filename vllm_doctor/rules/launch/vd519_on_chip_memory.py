@@ -12,8 +12,8 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.rocm import least_capability, on_rocm, platforms
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.attention_backend import other_attention
-from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, kernel_kind
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.remedies.weights import quantized
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade

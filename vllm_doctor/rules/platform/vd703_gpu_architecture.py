@@ -14,8 +14,8 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.gates.rocm import least_capability
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.attention_backend import other_attention
-from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = (

@@ -10,8 +10,8 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.rocm import on_rocm
 from vllm_doctor.rules.gates.xid import APPLICATION, Xid, xids
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.layer import off
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (

@@ -128,8 +128,8 @@ def _context(case: Case) -> int | None:
     """The longest request of the model; None where its config is not known, or cannot be read."""
     if case.model_config is None:
         return None
+    from vllm_doctor.plan.model.config_json import ConfigError, Section
     from vllm_doctor.plan.model.describe import describe
-    from vllm_doctor.plan.model.reading import ConfigError, Section
 
     try:
         return describe(Section(case.model_config)).context

@@ -15,7 +15,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.host_pool import pools_by_calls
-from vllm_doctor.rules.remedies.kernel import other_kernel
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.requested_change import value_of_sentence
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 

@@ -17,8 +17,8 @@ from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
-from vllm_doctor.rules.remedies.kernel import other_kernel
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
+from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import set_flag, upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.

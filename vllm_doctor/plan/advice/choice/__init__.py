@@ -15,7 +15,7 @@ from vllm_doctor.plan.advice.choice.load import settle_requests, settle_share, s
 from vllm_doctor.plan.advice.choice.room import settle_length
 from vllm_doctor.plan.advice.choice.split import spread
 from vllm_doctor.plan.advice.recommendation import Changes, Choice, Profile, Workload, safe
-from vllm_doctor.plan.question.history import History
+from vllm_doctor.plan.question.logged_starts import History
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
 _OF_A_STEP = frozenset({"max-num-batched-tokens", "max-num-seqs"})

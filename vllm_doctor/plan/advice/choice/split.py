@@ -12,7 +12,7 @@ from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.choice.room import ways
 from vllm_doctor.plan.advice.recommendation import Changes, Sum, safe
 from vllm_doctor.plan.launch.flags import SettingError
-from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.question.planner import Planner
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import asdict, replace
 from vllm_doctor.gather import bounded
 from vllm_doctor.log.match import read
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.reading import MAX_BYTES
+from vllm_doctor.plan.model.config_json import MAX_BYTES
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.records import reading
