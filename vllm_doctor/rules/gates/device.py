@@ -15,6 +15,7 @@ _DEVICES = {
     "device-oom-neuron": "neuron",
     "device-oom-neuron-alloc": "neuron",
     "device-oom-neuron-code": "neuron",
+    "device-oom-neuron-status": "neuron",
     "device-oom-habana": "hpu",
     "device-oom-ascend": "npu",
     "device-oom-ascend-code": "npu",

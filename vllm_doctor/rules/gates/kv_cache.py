@@ -62,9 +62,11 @@ def on_cpu(case: Case) -> bool:
     told = run.first("platform-name")
     if told is not None:
         return told.fields["platform"].lower() == "cpu"
+    built = run.first("target-device")
     version = case.version_text or ""
     return (
         "+cpu" in version
+        or (built is not None and built.fields["device"] == "cpu" and run.oom is None)
         or case.effective("device-config") == "cpu"
         or (run.first("cpu-kv-space") is not None and not case.gpu_name and run.oom is None)
     )

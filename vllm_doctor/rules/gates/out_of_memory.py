@@ -58,6 +58,7 @@ EXHAUSTED = frozenset(
         "device-oom-program",
         "device-oom-neuron-alloc",
         "device-oom-neuron-code",
+        "device-oom-neuron-status",
     }
 )
 

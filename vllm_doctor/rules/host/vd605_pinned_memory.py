@@ -1,14 +1,14 @@
 """VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.host_claims import SWAPPED, host_claims
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.host_pool import pools_by_calls
+from vllm_doctor.rules.remedies.host_pool import kv_offloaded, pools_by_calls
 from vllm_doctor.rules.say import MEMLOCK, finding, gib, set_flag, thing
 
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.
@@ -31,15 +31,16 @@ def judge(case: Case) -> Outcome:
     fault = case.root
     if fault is None or not (fault.ids & _REFUSED or _invalid(fault)):
         return NotHere("no call of CUDA failed for lack of memory")
-    if not fault.ids & _HOST and not _pins(fault):
+    pending = _pending(case, fault)
+    if pending is None and not fault.ids & _HOST and not _pins(fault):
         return Clear("the failed call asks for GPU memory, not for pinned host memory")
     if (told := fault.fields("host-pool-too-large")).get("free"):
         return _refused(case, fault, told)
     return finding(
         RULE,
-        evidence=(case.line(_at(fault)),),
+        evidence=(case.line(_at(fault)), *((case.line(pending.index),) if pending is not None else ())),
         changes=(
-            *_pools(case, fault),
+            *((kv_offloaded(case),) if pending is not None else _pools(case, fault)),
             thing(
                 ChangeKind.OS,
                 "LimitMEMLOCK",
@@ -85,6 +86,15 @@ def _at(fault: Fault) -> int:
     """The line that says it."""
     at = fault.crash.root.at if fault.crash is not None and not fault.hits else None
     return at if at is not None else fault.hits[0].index if fault.hits else fault.last
+
+
+def _pending(case: Case, fault: Fault) -> Hit | None:
+    """The warning that a region was left unpinned, where CUDA's error has no figures of torch: releases that go on
+    after it leave the error pending, and the next call that asks for errors reports it as its own (vLLM 51080)."""
+    run = case.run
+    if run is None or not fault.ids & {"cuda-oom", "device-oom"} or run.oom is not None:
+        return None
+    return next((hit for hit in run.all("host-left-unpinned") if hit.index < fault.index), None)
 
 
 def _invalid(fault: Fault) -> bool:

@@ -55,14 +55,17 @@ def _prefetched(case: Case) -> Change | None:
     return set_flag(case, "offload-num-in-group", to, Direction.LOWER, why) or _offloaded(case)
 
 
-def _kv_offloaded(case: Case) -> Change | None:
+def kv_offloaded(case: Case) -> Change | None:
+    """A smaller pool of the native connector, by whichever option the launch made it."""
     now = case.number("kv-offloading-size")
     why = (
         "vLLM allocates this host pool for offloaded KV cache at the start, in GiB over all ranks; "
         "--kv-transfer-config calls it cpu_bytes_to_use"
     )
-    named = set_flag(case, "kv-offloading-size", int(now / 2) if now else None, Direction.LOWER, why)
-    return named or set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+    connector = set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+    if now is None and case.effective("kv-transfer-config") is not None:
+        return connector
+    return set_flag(case, "kv-offloading-size", int(now / 2) if now else None, Direction.LOWER, why) or connector
 
 
 def _p2p(case: Case) -> Change | None:
@@ -103,7 +106,7 @@ def _swap(case: Case) -> Change | None:
 
 _POOLS: tuple[tuple[str, Callable[[Case], Change | None]], ...] = (
     ("call-of-p2p-pool", _p2p),
-    ("call-of-kv-offload", _kv_offloaded),
+    ("call-of-kv-offload", kv_offloaded),
     ("call-of-nixl", _nixl),
     ("call-of-lmcache", _lmcache),
     ("call-of-prefetch", _prefetched),

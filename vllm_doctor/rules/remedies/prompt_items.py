@@ -3,6 +3,7 @@
 import json
 
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
@@ -46,11 +47,71 @@ def per_prompt(case: Case) -> dict[str, int]:
 
 def smaller_items(case: Case) -> Change | None:
     """Qwen's processors take a limit of pixels; others have options of other names."""
-    if case.has_flag("mm-processor-kwargs") is None or "qwen" not in (case.model or "").lower():
+    if case.has_flag("mm-processor-kwargs") is None or not _of_qwen(case):
         return None
     why = "the largest image that is allowed sets the peak; vLLM scales larger ones down to this many pixels"
     to = json_with(case, "mm-processor-kwargs", {"max_pixels": _PIXELS})
     return set_flag(case, "mm-processor-kwargs", to, Direction.LOWER, why)
+
+
+def _of_qwen(case: Case) -> bool:
+    """Is it a model of Qwen's, by its name or by the file of its code?"""
+    crash = case.root.crash if case.root is not None else None
+    files = [frame.file for link in crash.links for frame in link.frames] if crash is not None else []
+    return any("qwen" in name.rpartition("/")[2].lower() for name in (case.model or "", *files))
+
+
+def fewer_items(case: Case) -> Change | None:
+    """Fewer items of one prompt, where the launch or the release allows several; none of a kind that is one already."""
+    kind = _alone(case)
+    if kind is not None:
+        why = f"it was measured with one {kind} already: 0, where no request brings any, leaves the encoder out"
+        return set_flag(case, "limit-mm-per-prompt", limit(case, **{kind: 0}), Direction.LOWER, why)
+    most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
+    if _of_v0(case) and not per_prompt(case):
+        most = {name: count for name, count in most.items() if count == 0}
+    why = (
+        "the profile run takes the largest items of every modality that is allowed: set unused ones "
+        "to 0; --mm-processor-kwargs caps the size of the others"
+    )
+    return set_flag(case, "limit-mm-per-prompt", limit(case, **most), Direction.LOWER, why) if most else None
+
+
+def ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
+    """One item alone is made smaller first: fewer of them are none."""
+    smaller = smaller_items(case)
+    alone = _alone(case) is not None or sum(per_prompt(case).values()) == 1
+    return (smaller, *changes) if alone else (*changes, smaller)
+
+
+def encoder_budget(case: Case) -> Hit | None:
+    """V1's line on what it measures the encoder with."""
+    return case.run.last("encoder-budget") if case.run is not None else None
+
+
+def _alone(case: Case) -> str | None:
+    """The modality of which one item alone was measured; None where it was more, or the log does not say."""
+    hit = encoder_budget(case)
+    if hit is not None:
+        return hit.fields["modality"] if hit.fields["items"] == "1" else None
+    warned = case.run.last("items-too-many") if case.run is not None else None
+    if warned is None or not _of_v0(case):
+        return None
+    kinds = [pair.split(":")[0].strip(" '\"") for pair in warned.fields.get("items", "").split(",") if ":" in pair]
+    return kinds[0] if len(kinds) == 1 and per_prompt(case).get(kinds[0], 1) == 1 else None
+
+
+def _of_v0(case: Case) -> bool:
+    """V0 allows one item of each kind where the launch sets nothing, V1 as many as fit (MultiModalConfig)."""
+    return case.run is not None and case.run.engine == "V0"
+
+
+def _hears(case: Case) -> bool:
+    """Was it the encoder of audio, by the names of its calls?"""
+    crash = case.root.crash if case.root is not None else None
+    frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
+    named = [name for frame in frames for name in (frame.function, frame.code)]
+    return any("audio" in name for name in named) and not any("image" in name or "video" in name for name in named)
 
 
 def items_of_step(case: Case, oom: Oom) -> tuple[Change | None, ...]:

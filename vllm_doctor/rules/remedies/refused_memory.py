@@ -10,13 +10,16 @@ from vllm_doctor.rules.say import environment, thing
 # Level Zero refuses one allocation of 4 GiB and more, unless it is asked for relaxed limits.
 _ONE_BLOCK = 4 * GIB
 _TTM = "cat /sys/module/ttm/parameters/pages_limit; grep . /sys/class/drm/card*/device/mem_info_*_total"
+_WSL = "dmesg | grep -i dxgk | tail; free -g"
 _DRIVER = "sudo dmesg | grep -iE 'xe |i915|amdgpu' | tail"
 
 
 def of_driver(case: Case, torch: TorchOom | None) -> tuple[Change | None, ...]:
-    """Changes for the maker's driver; none for NVIDIA's, which has no limit that a setting raises."""
+    """Changes for the maker's driver; for NVIDIA's, which has no limit that a setting raises, those of WSL."""
     if torch is None:
         return ()
+    if torch.backend == "CUDA":
+        return _wsl(case)
     if torch.backend == "HIP":
         return _amd(case)
     return _intel(torch) if torch.backend == "XPU" else ()
@@ -36,6 +39,20 @@ def _amd(case: Case) -> tuple[Change | None, ...]:
         thing(ChangeKind.OS, "ttm.pages_limit", Direction.RAISE, pages, command=_TTM),
         environment("PYTORCH_CUDA_ALLOC_CONF", Direction.SET, segments, to="expandable_segments:True"),
     )
+
+
+def _wsl(case: Case) -> tuple[Change | None, ...]:
+    """Windows backs what WSL takes of the GPU with memory of its own, of which WSL's page cache keeps what the weights
+    were read into; what can be had lies below what the driver calls free (microsoft/WSL 41176 and 41285)."""
+    run = case.run
+    if run is None or run.first("not-pinned", "wsl-named") is None:
+        return ()
+    pages = (
+        "if Windows shows little memory free: set autoMemoryReclaim=dropCache under [experimental] of .wslconfig, or a "
+        "memory= of at most half of the host's, then `wsl --shutdown`: WSL keeps the pages of read weights, and "
+        "Windows needs memory to back what the GPU gives"
+    )
+    return (thing(ChangeKind.OS, "wsl-memory", Direction.CHANGE, pages, command=_WSL),)
 
 
 def _intel(torch: TorchOom) -> tuple[Change | None, ...]:

@@ -24,6 +24,7 @@ _ONE_TENSOR, _USUAL_TENSOR = 1 / 12, 2 * GIB
 _PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
+SMALLEST_DEFAULT = "the smallest default of any release on a GPU"
 # Fewer sequences than this serve nobody well.
 _FEWEST = 8
 # Messages that print how many sequences a step has, with the field that does.
@@ -68,7 +69,7 @@ def sequences(case: Case) -> tuple[int, str]:
     if tried is not None:
         return tried, "the log"
     if case.version is None:
-        return _SMALLEST_SEQUENCES, "the smallest default of any release on a GPU"
+        return _SMALLEST_SEQUENCES, SMALLEST_DEFAULT
     default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name)
     return default.seqs, default.source
 

@@ -7,6 +7,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
+from vllm_doctor.rules.gates.unified import PAGES_OF_FILES, shares_memory
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.say import finding, thing
@@ -38,6 +39,7 @@ def judge(case: Case) -> Outcome:
             stop_others(case, "a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
         ),
         refute=f"{maker_tool(case).name} shows more than 1 GiB free on every card just before the start",
+        then=PAGES_OF_FILES if shares_memory(case) else "",
     )
 
 
@@ -64,4 +66,4 @@ def _end_process(case: Case, why: str) -> Change:
     return thing(ChangeKind.OS, "old-process", Direction.STOP, why, command=maker_tool(case).holders)
 
 
-RULE = rule("VD104", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD104", reads=frozenset({Signal.LOG, Signal.GPUS}), judge=judge)

@@ -1,6 +1,6 @@
 """VD113: the vision or audio encoder runs out of memory, while measured or while serving."""
 
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase, names_encoder
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -10,7 +10,7 @@ from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
-from vllm_doctor.rules.remedies.prompt_items import limit, per_prompt, smaller_items
+from vllm_doctor.rules.remedies.prompt_items import encoder_budget, fewer_items, ordered, per_prompt, smaller_items
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag
@@ -49,7 +49,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*sums(oom.torch), *_items(case)),
         changes=(
             _tiled(case, oom),
-            *_ordered(case, _fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
+            *ordered(case, fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
             lower_utilization(
                 case, oom.torch, "the encoder works in the memory that gpu_memory_utilization leaves free"
             )
@@ -109,7 +109,7 @@ def _by_size(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        changes=(_tiled(case, oom), _fewer_items(case), smaller_items(case)),
+        changes=(_tiled(case, oom), fewer_items(case), smaller_items(case)),
         refute="the lines before the error show a traceback without the model's vision or audio code",
     )
 
@@ -140,7 +140,7 @@ def _by_warning(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index), case.line(warned.index)),
         arithmetic=(Arithmetic("tokens of one prompt's items", need, "tokens", what, "the log"), *sums(oom.torch)),
-        changes=(_fewer_items(case), smaller_items(case), fewer_tokens(case, oom.torch)),
+        changes=ordered(case, fewer_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -148,7 +148,7 @@ def _by_warning(case: Case) -> Finding | None:
 def _by_budget(case: Case, oom: Oom) -> Finding | None:
     """V1 says that it profiles the encoder, then runs it, then the language model over the tokens of a step: no calls
     tell which of the two ran out, but one tensor that is too large for the second was the encoder's."""
-    hit = _budget(case)
+    hit = encoder_budget(case)
     if hit is None or hit.index > oom.fault.index or oom.fault.functions or oom.torch is None:
         return None
     now = tokens(case)
@@ -159,7 +159,7 @@ def _by_budget(case: Case, oom: Oom) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index), case.line(hit.index)),
         arithmetic=(*sums(oom.torch), *_items(case)),
-        changes=_ordered(case, _fewer_items(case), fewer_tokens(case, oom.torch)),
+        changes=ordered(case, fewer_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -179,7 +179,7 @@ def _by_launch(case: Case, oom: Oom) -> Finding | None:
             Arithmetic("items of one prompt", float(sum(most.values())), "", what, "the launch"),
             *sums(oom.torch),
         ),
-        changes=(_fewer_items(case), smaller_items(case), fewer_tokens(case, oom.torch)),
+        changes=(fewer_items(case), smaller_items(case), fewer_tokens(case, oom.torch)),
         refute="the launch fails in the same place with --limit-mm-per-prompt set to 0 for every modality",
     )
 
@@ -191,55 +191,11 @@ def _elsewhere(oom: Oom) -> bool:
 
 
 def _items(case: Case) -> tuple[Arithmetic, ...]:
-    hit = _budget(case)
+    hit = encoder_budget(case)
     if hit is None:
         return ()
     what = f"{hit.fields['items']} {hit.fields['modality']} items of the largest size"
     return (Arithmetic("encoder budget", float(hit.fields["tokens"]), "tokens", what, "the log"),)
-
-
-def _fewer_items(case: Case) -> Change | None:
-    kind = _alone(case)
-    if kind is not None:
-        why = f"it was measured with one {kind} already: 0, where no request brings any, leaves the encoder out"
-        return set_flag(case, "limit-mm-per-prompt", limit(case, **{kind: 0}), Direction.LOWER, why)
-    most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
-    return set_flag(
-        case,
-        "limit-mm-per-prompt",
-        limit(case, **most),
-        Direction.LOWER,
-        (
-            "the profile run takes the largest items of every modality that is allowed: set unused ones "
-            "to 0; --mm-processor-kwargs caps the size of the others"
-        ),
-    )
-
-
-def _ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
-    """One item alone is made smaller first: fewer of them are none."""
-    smaller = smaller_items(case)
-    alone = _alone(case) is not None or sum(per_prompt(case).values()) == 1
-    return (smaller, *changes) if alone else (*changes, smaller)
-
-
-def _budget(case: Case) -> Hit | None:
-    """V1's line on what it measures the encoder with."""
-    return case.run.last("encoder-budget") if case.run is not None else None
-
-
-def _alone(case: Case) -> str | None:
-    """The modality of which one item alone was measured; None where it was more, or the log does not say."""
-    hit = _budget(case)
-    return hit.fields["modality"] if hit is not None and hit.fields["items"] == "1" else None
-
-
-def _hears(case: Case) -> bool:
-    """Was it the encoder of audio, by the names of its calls?"""
-    crash = case.root.crash if case.root is not None else None
-    frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
-    named = [name for frame in frames for name in (frame.function, frame.code)]
-    return any("audio" in name for name in named) and not any("image" in name or "video" in name for name in named)
 
 
 RULE = rule("VD113", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -8,6 +8,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import HIGHEST, raise_utilization
 from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantize
@@ -86,11 +87,24 @@ def _gpu(case: Case) -> tuple[Change | None, ...]:
         more_gpus(case) if case.gpus is not None and len(case.gpus) > 1 else None,
         *quantize(case, loaded=True),
     )
-    if _reaches(case):
+    items = _items(case)
+    if _reaches(case) and not items:
         return half(case), more, *smaller, *weights, _others(case)
     # A step is smaller for certain where its size is known; of a release that is not known the weights are.
     known = case.version is not None or (case.run is not None and case.run.engine == "V1")
+    if items:
+        return half(case), *items, more, *weights, _others(case)
     return half(case), *((*smaller, *weights) if known else (*weights, *smaller)), more, _others(case)
+
+
+def _items(case: Case) -> tuple[Change | None, ...]:
+    """V0 profiles the largest items that a prompt may have, and warns first that they are more than fit its sequence:
+    where the peak is larger than the weights, they are most of it, and a larger budget goes to the next peak's room."""
+    run, weights = case.run, case.weights_gib
+    peak = run.number("profile-breakdown", "activation") if run is not None else None
+    if run is None or run.last("items-too-many") is None or peak is None or weights is None or peak <= weights:
+        return ()
+    return ordered(case, fewer_items(case))
 
 
 def _reaches(case: Case) -> bool:

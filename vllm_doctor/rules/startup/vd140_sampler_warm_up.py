@@ -11,7 +11,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
 from vllm_doctor.rules.gates.profile_run import dummy_batch
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.step import fewer_sequences, sequences
+from vllm_doctor.rules.remedies.step import SMALLEST_DEFAULT, fewer_sequences, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding
 
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
     measuring = root.startup_phase == StartupPhase.PROFILE or (unplaced and not captured)
     return finding(
         RULE,
-        title=f"The sampler's dummy batch of {sequences(case)[0]} sequences does not fit",
+        title=f"The sampler's dummy batch{_size(case)} does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
         confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
@@ -52,6 +52,12 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
+
+
+def _size(case: Case) -> str:
+    """How many sequences the batch has, where the launch, the log or the release tells it."""
+    rows, source = sequences(case)
+    return f" of {rows} sequences" if source != SMALLEST_DEFAULT else ""
 
 
 def _in_its_code(root: Fault) -> bool:
@@ -71,9 +77,9 @@ def _relayed(run: AnalysedRun, root: Fault) -> bool:
 
 def _each(case: Case) -> tuple[Arithmetic, ...]:
     torch = case.run.oom if case.run is not None else None
-    if torch is None:
+    rows, source = sequences(case)
+    if torch is None or source == SMALLEST_DEFAULT:
         return ()
-    rows = sequences(case)[0]
     return (
         Arithmetic(
             "one sequence",

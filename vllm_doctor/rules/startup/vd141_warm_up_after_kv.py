@@ -8,6 +8,7 @@ from vllm_doctor.rules.gates.device import compiles_programs
 from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding
@@ -53,6 +54,7 @@ def judge(case: Case) -> Outcome:
                 case, oom.torch, "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs"
             ),
             None if kv else fewer_tokens(case, oom.torch, measuring=False),
+            *(of_driver(case, oom.torch) if refused else ()),
         ),
         refute="the same allocation fails with gpu_memory_utilization lower by 0.1",
     )
