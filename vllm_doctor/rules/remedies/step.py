@@ -193,6 +193,8 @@ def _smaller_step(case: Case, torch: TorchOom | None, count: int) -> Change | No
     steps = [s for s in _TOKEN_STEPS if s <= count * min(share, 0.5)] or [_TOKEN_STEPS[0]]
     floor = int(case.number("max-num-seqs") or 0)
     to = max(steps[-1], floor)
+    if case.effective("enable-chunked-prefill") is False and (case.number("max-model-len") or 0) > to:
+        return _shorter_prompts(case)  # a step shorter than a prompt is refused without chunked prefill
     if to >= count:
         return None
     why = "buffers of a step grow with its tokens"

@@ -42,7 +42,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
     else:
         to = round(fraction - 0.05, 2)
         formula = f"{fraction:g} − 0.05, because the log does not print the missing amount"
-    if to >= fraction or to <= 0.05:
+    if to >= fraction or to <= 0.05 or (total is not None and to * total <= (case.weights_gib or 0.0)):
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
@@ -58,11 +58,20 @@ def _smaller_pool(case: Case, now: float, torch: TorchOom | None, why: str) -> C
     return set_flag(case, "kv-cache-memory-bytes", to, Direction.LOWER, f"{why}: {formula}")
 
 
+def _larger_pool(case: Case, now: float, missing: float) -> Change | None:
+    """Where the KV cache was given in bytes, the fraction adds nothing to it."""
+    to = math.ceil((now / GIB + missing) * 1024) * 2**20
+    if case.total_gib is not None and to / GIB + (case.weights_gib or 0.0) > HIGHEST * case.total_gib:
+        return None
+    why = f"{now / GIB:.2f} + {missing:.2f} GiB: gpu_memory_utilization does not count beside it"
+    return set_flag(case, "kv-cache-memory-bytes", to, Direction.RAISE, why)
+
+
 def _lower_by(case: Case, short: float, why: str) -> Change | None:
     """A fraction lower by so many GiB of the card; None where its size is not known or nothing would be left."""
     fraction, total = case.utilization[0], case.total_gib
     to = math.floor((fraction * total - short) / total * 100) / 100 if total else 0.0
-    if total is None or to <= 0.05:
+    if total is None or to <= 0.05 or to * total <= (case.weights_gib or 0.0):
         return None
     formula = f"({fraction:g} × {total:.2f} − {short - SPARE_GIB:.2f} − {SPARE_GIB}) / {total:.2f}"
     predicted = {"budget_gib": round(to * total, 2)}
@@ -90,6 +99,8 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
 
 def raise_utilization(case: Case, missing: float) -> Change | None:
     """A fraction that adds `missing` GiB to the budget, where the card has them; None where it has not."""
+    if (pinned := case.number("kv-cache-memory-bytes")) is not None:
+        return _larger_pool(case, pinned, missing)
     fraction, source = case.utilization
     total = case.total_gib
     if not case.budgeted:

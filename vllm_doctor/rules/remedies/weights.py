@@ -159,7 +159,7 @@ def more_gpus(case: Case) -> Change | None:
     known; None where so many are known not to be here, or too few for the weights."""
     now = _split(case)
     here = case.gpus
-    most = len(here) if here is not None else 64
+    most = len(here) // int(case.count("pipeline-parallel-size") or 1) if here is not None else 64
     heads, whole, room = _heads(case), _whole(case), weights_that_fit(case)
     steps = [now * 2**n for n in range(1, 6) if now * 2**n <= most]
     steps = [n for n in steps if heads is None or heads % n == 0]

@@ -37,6 +37,7 @@ def judge(case: Case) -> Outcome:
                 "the process; end it with kill PID, after ps -o pid,ppid,lstart,cmd",
             ),
             stop_others(case, "a driver context takes 0.3 to 0.6 GiB, and less than that was free"),
+            _drop_pages() if shares_memory(case) else None,
         ),
         refute=f"{maker_tool(case).name} shows more than 1 GiB free on every card just before the start",
         then=PAGES_OF_FILES if shares_memory(case) else "",
@@ -64,6 +65,12 @@ def _of_this_process(case: Case, oom: Oom, held: float) -> Finding:
 
 def _end_process(case: Case, why: str) -> Change:
     return thing(ChangeKind.OS, "old-process", Direction.STOP, why, command=maker_tool(case).holders)
+
+
+def _drop_pages() -> Change:
+    why = "GPU and host share their memory, and the driver does not count pages of files as free"
+    command = "sync; echo 3 | sudo tee /proc/sys/vm/drop_caches"
+    return thing(ChangeKind.OS, "page-cache", Direction.REMOVE, why, command=command)
 
 
 RULE = rule("VD104", reads=frozenset({Signal.LOG, Signal.GPUS}), judge=judge)

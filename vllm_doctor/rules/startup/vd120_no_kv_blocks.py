@@ -150,11 +150,13 @@ def _fewer_tokens(case: Case) -> Change | None:
     given = now[0] if now is not None else None
     if given is None or given <= 2048:
         return None
-    floor = case.number("max-num-seqs") or 0
+    to = max(2048, int(case.number("max-num-seqs") or 0))
+    if case.effective("enable-chunked-prefill") is False and (case.number("max-model-len") or 0) > to:
+        return None  # a step shorter than a prompt is refused without chunked prefill
     return set_flag(
         case,
         "max-num-batched-tokens",
-        max(2048, int(floor)),
+        to,
         Direction.LOWER,
         (
             "the peak of the profile run grows with the tokens of one step; a smaller step leaves that "

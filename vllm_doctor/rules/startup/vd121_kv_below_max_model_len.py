@@ -9,6 +9,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
+from vllm_doctor.rules.remedies.second_start import second_start
 from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import lighter
@@ -28,6 +29,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(small.index),),
         arithmetic=_sum(small),
         changes=(
+            second_start(case, small),
             set_flag(
                 case,
                 "max-model-len",

@@ -4,7 +4,8 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
@@ -13,6 +14,7 @@ from vllm_doctor.rules.gates.profile_run import dummy_batch
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import SMALLEST_DEFAULT, fewer_sequences, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding
 
 _MESSAGES = frozenset({"sampler-oom", "pooler-oom"})
@@ -43,7 +45,7 @@ def judge(case: Case) -> Outcome:
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
         arithmetic=(*sums(run.oom), *_each(case)),
         changes=(
-            fewer_sequences(case, run.oom),
+            *_smaller(case, run.oom),
             None
             if measuring
             else lower_utilization(
@@ -52,6 +54,12 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same start with a tenth of max_num_seqs fails in the same place",
     )
+
+
+def _smaller(case: Case, torch: TorchOom | None) -> tuple[Change | None, ...]:
+    """Fewer sequences; where there are hardly any already, it is the weights that leave no room for them."""
+    fewer = fewer_sequences(case, torch)
+    return (fewer,) if fewer is not None else lighter(case)
 
 
 def _size(case: Case) -> str:
