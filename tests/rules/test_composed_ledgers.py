@@ -165,7 +165,7 @@ class Drawn:
 
 @pytest.mark.parametrize("part", range(4))
 def test_a_change_holds_in_its_own_launch(part: int) -> None:
-    wrong = []
+    wrong: list[tuple[object, ...]] = []
     for seed in range(part * DRAWS, (part + 1) * DRAWS):
         drawn = Drawn(seed)
         for offered in drawn.changes():
