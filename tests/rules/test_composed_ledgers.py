@@ -44,8 +44,8 @@ OPTIONS: dict[str, tuple[object, ...]] = {
 CHECKS = (
     "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when",
     (
-        "ValueError: The model's max seq len ({length}) is larger than the maximum number of tokens that can be stored in "
-        "KV cache ({part}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when"
+        "ValueError: The model's max seq len ({length}) is larger than the maximum number of tokens that can be stored "
+        "in KV cache ({part}). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when"
     ),
     "RuntimeError: CUDA out of memory occurred when warming up sampler with 256 dummy requests. Please try lowering",
 )

@@ -30,7 +30,9 @@ def second_start(case: Case, small: TooSmall) -> Change | None:
         f"start finds the compiled code, and has about {table:.2f} GiB more ({small.have:.2f} + {table:.2f} against "
         f"{small.need:.2f}), as long as vLLM's compile cache is kept"
     )
-    return thing(ChangeKind.OS, "start-again", Direction.REPAIR, why)
+    return thing(
+        ChangeKind.OS, "start-again", Direction.REPAIR, why, command="systemctl restart UNIT   # or the same command"
+    )
 
 
 def _compiled_here(case: Case) -> bool:
