@@ -2,7 +2,7 @@
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.plan.terms.weights import padded_vocab
+from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
