@@ -48,3 +48,48 @@ def test_experts_in_four_bits_end_the_start_where_the_kernel_is_of_another_card(
     a, s, gpu = settings(config, "", version, card, env=env)
     found = [r for r in judge(a, s, gpu).refusals if r.found.startswith("NVFP4 experts")]
     assert len(found) == ends
+
+
+NEMOTRON = {
+    "architectures": ["NemotronHForCausalLM"],
+    "model_type": "nemotron_h",
+    "torch_dtype": "bfloat16",
+    "hidden_size": 2048,
+    "intermediate_size": 1856,
+    "num_hidden_layers": 6,
+    "hybrid_override_pattern": "MEM*EM",
+    "num_attention_heads": 32,
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "mamba_num_heads": 64,
+    "mamba_head_dim": 64,
+    "ssm_state_size": 128,
+    "n_groups": 8,
+    "conv_kernel": 4,
+    "n_routed_experts": 64,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+    "vocab_size": 131072,
+    "max_position_embeddings": 32768,
+    "quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"},
+}
+PLAIN = {key: value for key, value in NEMOTRON.items() if key != "quantization_config"}
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "card", "refused", "doubted"),
+    [
+        (NEMOTRON, "0.15.1", "L40S", True, False),
+        (NEMOTRON, "0.15.1", "H100", False, True),
+        (NEMOTRON, "0.16.0", "L40S", False, False),
+        (NEMOTRON, "0.14.1", "L40S", False, False),
+        (PLAIN, "0.15.1", "L40S", False, False),
+        ({**MOE, "quantization_config": {"quant_method": "fp8"}}, "0.15.1", "L40S", False, False),
+    ],
+)
+def test_quantized_experts_without_a_gate_are_left_to_flashinfer(config, version, card, refused, doubted):
+    a, s, gpu = settings(config, "", version, card)
+    judged = judge(a, s, gpu)
+    assert any("without a gate" in r.found for r in judged.refusals) == refused
+    assert any("without a gate" in one for one in judged.doubts) == doubted

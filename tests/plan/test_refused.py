@@ -268,3 +268,50 @@ def test_a_backend_without_sinks_is_refused_for_a_model_that_has_them():
     assert "--attention-backend" in refused(SINKS, "--attention-backend TREE_ATTN", "0.19.1")
     assert "--attention-backend" not in refused(SINKS, "--attention-backend TRITON_ATTN", "0.19.1")
     assert "--attention-backend" not in refused(LLAMA_8B, "--attention-backend TREE_ATTN", "0.19.1")
+
+
+def _modelopt(config, **more):
+    return {**config, "quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4", **more}}
+
+
+STATIC = {"dynamic": False, "num_bits": 8, "type": "float"}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "kind"),
+    [
+        (_modelopt(LLAMA_8B, kv_cache_scheme=STATIC), "", "0.14.0", "fp8_e4m3"),
+        (_modelopt(LLAMA_8B, kv_cache_quant_algo="FP8"), "", "0.33.0", "fp8_e4m3"),
+        (_modelopt(LLAMA_8B, quantization={"kv_cache_quant_algo": "FP8"}), "", "0.33.0", "fp8_e4m3"),
+        (_modelopt(LLAMA_8B, kv_cache_scheme=STATIC), "", "0.13.0", "auto"),
+        (_modelopt(LLAMA_8B, kv_cache_scheme={**STATIC, "dynamic": True}), "", "0.33.0", "auto"),
+        (_modelopt(LLAMA_8B, kv_cache_scheme=STATIC), "--kv-cache-dtype bfloat16", "0.33.0", "bfloat16"),
+        (_modelopt(LLAMA_8B), "", "0.33.0", "auto"),
+        ({**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "kv_cache_scheme": STATIC}}, "", "0.33.0", "auto"),
+    ],
+)
+def test_the_cache_is_of_the_type_that_a_checkpoint_of_modelopt_names(config, flags, version, kind):
+    assert settings(config, flags, version, "B200")[1].kv_dtype == kind
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "card", "ends"),
+    [
+        ("-tp 8 --kv-cache-dtype fp8", "0.14.0", "RTX PRO 6000", True),
+        ("-tp 8 --kv-cache-dtype fp8", "0.14.0", "A100 80GB", True),
+        ("-tp 8 --kv-cache-dtype fp8", "0.18.0", "RTX PRO 6000", False),
+        ("-tp 8 --kv-cache-dtype fp8", "0.14.0", "H200", False),
+        ("-tp 8", "0.14.0", "RTX PRO 6000", False),
+    ],
+)
+def test_tritons_kernel_of_latents_has_no_8_bit_cache_before_0_18(flags, version, card, ends):
+    assert ("--kv-cache-dtype" in refused(DEEPSEEK_LIKE, flags, version, card)) == ends
+
+
+def test_backends_of_other_devices_are_refused_by_the_first_engine():
+    def told(name, version):
+        a, s, gpu = settings(LLAMA_8B, "", version, "A100 80GB", env={"VLLM_ATTENTION_BACKEND": name})
+        return [r.flag for r in judge(a, s, gpu).refusals]
+
+    assert told("TORCH_SDPA", "0.7.3") == ["VLLM_ATTENTION_BACKEND"]
+    assert told("FLASH_ATTN", "0.7.3") == []

@@ -169,6 +169,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     packs_other_integers: bool
     packs_symmetric_experts: bool
     turns_on_one_card: bool
+    takes_cache_of_modelopt: bool
+    plain_latents_by_triton: bool
+    gates_of_experts_asked: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

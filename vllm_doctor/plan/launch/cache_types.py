@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch.flags import Flags, SettingError
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.reading import Section
+
 # Bytes per element of --kv-cache-dtype; "auto" takes the model dtype, the packed kinds are computed per head below.
 ELEMENT = {
     "auto": 0.0,
@@ -33,3 +38,31 @@ UNKNOWN = frozenset(
         "ultraquant_4bit",
     }
 )
+
+
+def cache_type(flags: Flags, a: Architecture, does: Behaviour) -> str:
+    """The layout that is asked for, or else the checkpoint's; whether the release lists it was asked when the line was
+    read. Raises SettingError."""
+    asked = flags.text("kv-cache-dtype") or "auto"
+    if asked not in ELEMENT and asked not in UNKNOWN:
+        raise SettingError(
+            f"--kv-cache-dtype: found {asked!r}; needed: a layout that some release has: "
+            f"{', '.join(sorted({*ELEMENT, *UNKNOWN}))}"
+        )
+    stored = asked == "auto" and does.takes_cache_of_modelopt and a.quantization is not None
+    return "fp8_e4m3" if stored and a.quantization is not None and _in_fp8(a.quantization) else asked
+
+
+def _in_fp8(config: Section) -> bool:
+    """Does a checkpoint of modelopt name a cache of 8-bit floats with scales of its own (utils/torch_utils.py
+    get_kv_cache_quant_algo_string)?"""
+    if not config.text("quant_method").startswith("modelopt"):
+        return False
+    for part in (config.section("quantization") or config, config):
+        scheme = part.section("kv_cache_scheme") if isinstance(part.values.get("kv_cache_scheme"), dict) else None
+        if scheme is not None:
+            kind = (scheme.values.get("num_bits"), scheme.text("type"), scheme.values.get("dynamic"))
+            return kind == (8, "float", False)
+    return any(
+        part.text("kv_cache_quant_algo").lower() == "fp8" for part in (config.section("quantization") or config, config)
+    )

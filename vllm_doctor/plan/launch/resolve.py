@@ -13,7 +13,7 @@ from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, traits
-from vllm_doctor.plan.launch.cache_types import ELEMENT, UNKNOWN
+from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
@@ -194,7 +194,7 @@ def resolve(  # noqa: PLR0917
             "scheduler.max_num_seqs": seqs,
             "scheduler.max_num_batched_tokens": batched,
             "scheduler.async_scheduling": flags.on("async-scheduling", default=False),
-            "cache.cache_dtype": _kv_dtype(flags),
+            "cache.cache_dtype": cache_type(flags, arch, does),
             "speculative.method": method,
             "model.dtype": dtype,
             "model.max_model_len": length,
@@ -223,7 +223,7 @@ def resolve(  # noqa: PLR0917
         batched=batched,
         chunked=chunked,
         prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
-        kv_dtype=_kv_dtype(flags),
+        kv_dtype=cache_type(flags, arch, does),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=eager,
         full_graphs=not piecewise,
@@ -304,17 +304,6 @@ def _pixels(kwargs: Mapping[str, object]) -> int | None:
     size = kwargs.get("size")
     value = kwargs.get("max_pixels", size.get("longest_edge") if isinstance(size, dict) else None)
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _kv_dtype(flags: Flags) -> str:
-    """The layout that is asked for; whether the release lists it was asked when the line was read."""
-    asked = flags.text("kv-cache-dtype") or "auto"
-    if asked not in ELEMENT and asked not in UNKNOWN:
-        raise SettingError(
-            f"--kv-cache-dtype: found {asked!r}; needed: a layout that some release has: "
-            f"{', '.join(sorted({*ELEMENT, *UNKNOWN}))}"
-        )
-    return asked
 
 
 def _expandable(env: dict[str, str]) -> bool:

@@ -41,4 +41,12 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *shapes.refusals(a, s),
         *adapters.refusals(a, s),
     ]
-    return Support(tuple(refusals), (*card.doubts(s, gpu), *shared_memory.doubts(a, s, gpu), *model.doubts(a, s)))
+    return Support(
+        tuple(refusals),
+        (
+            *card.doubts(s, gpu),
+            *experts.doubts(a, s, gpu),
+            *shared_memory.doubts(a, s, gpu),
+            *model.doubts(a, s),
+        ),
+    )

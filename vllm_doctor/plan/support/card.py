@@ -264,6 +264,15 @@ def _four_bits(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
         )
 
 
+def _by_triton_alone(s: Settings, capability: float) -> bool:
+    """Is an 8-bit cache of latents left to Triton's kernel, which has none? The other kernels are of 9.0 and 10.x."""
+    return s.does.plain_latents_by_triton and s.kv_dtype.startswith("fp8") and int(capability) not in {9, 10}
+
+
+# Backends of other devices and of towers alone, which a first engine on CUDA refuses by name (platforms/cuda.py
+# get_attn_backend_cls, read in 0.8.5 and 0.9.2; attention/selector.py asserts the device before).
+_ELSEWHERE = frozenset({"TORCH_SDPA", "ROCM_FLASH", "OPENVINO", "PALLAS", "IPEX", "HPU_ATTN"})
+
 # The names of backends of sparse latent attention that a release chooses by itself.
 _SPARSE = ("MLA_SPARSE", "MLA_SPARSE_SM120", "MLA_SPARSE_SM90")
 
@@ -272,6 +281,13 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
     if s.backend is None:
         if s.engine == "V1" and a.mla is not None and a.mla.indexer_top:
             yield from _sparse(s, gpu, capability)
+        elif s.engine == "V1" and a.mla is not None and _by_triton_alone(s, capability):
+            yield Refusal(
+                "--kv-cache-dtype",
+                f"{s.kv_dtype} on {gpu.name}, compute capability {capability}",
+                f"a cache in the type of the model, or vLLM 0.18.0: Triton's kernel, the only one of latent attention "
+                f"(MLA) there, has no 8-bit cache in {s.version}",
+            )
         elif _without_fp8(s, capability) and (a.mla is None or s.does.asks_native_fp8_cache):
             yield from _cache(a, s, gpu, capability)
         elif s.engine == "V1" and s.does.cache_of_its_own_type and s.kv_dtype == "bfloat16":
@@ -282,6 +298,9 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
     if s.does.checks_asked_backend and s.engine == "V1":
         yield from _asked(a, s, capability)
     name, table = s.backend.upper(), history("kernels", "attention")
+    if s.engine == "V0" and name in _ELSEWHERE:
+        yield Refusal("VLLM_ATTENTION_BACKEND", name, "FLASH_ATTN, XFORMERS or FLASHINFER: CUDA has no such backend")
+        return
     asks = table.value(name, s.version).get("capability") if table.exists(name, s.version) else None
     if not isinstance(asks, str):
         return

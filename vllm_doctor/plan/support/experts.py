@@ -12,12 +12,24 @@ from vllm_doctor.plan.model.quantization import NVFP4, scheme
 
 # Consumer Blackwell and GB10: they multiply four bits themselves, with machine code of their own.
 _TWELVE = 12
+# Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
+_FLASHINFER = frozenset({9, 10, 11, 12})
 
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
-    """NVFP4 experts on compute capability 12.x, where the compiled kernel is of 10.0 alone and Marlin, which would do,
-    stands back because the card multiplies four bits."""
-    if gpu is None or gpu.capability is None or int(gpu.capability) != _TWELVE or a.moe is None:
+    """Experts without a gate on a card that FlashInfer's kernel does not know; NVFP4 experts on compute capability
+    12.x, where the compiled kernel is of 10.0 alone and Marlin, which would do, stands back because the card multiplies
+    four bits."""
+    if gpu is None or gpu.capability is None or a.moe is None:
+        return
+    if _without_gate(a, s) and int(gpu.capability) not in _FLASHINFER:
+        yield Refusal(
+            "quantization_config",
+            f"quantized experts without a gate on {gpu.name}, compute capability {gpu.capability}",
+            f"vLLM 0.16.0 or later: in {s.version} only FlashInfer's kernel takes them, of 9.0, 10.x and 12.x",
+        )
+        return
+    if int(gpu.capability) != _TWELVE:
         return
     if not s.does.four_bit_experts_on_ten_alone or s.flashinfer_experts:
         return
@@ -30,6 +42,26 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             f"vLLM 0.13.0 or later, whose kernel of grouped matrices has code for it; that of {s.version} has code for "
             f"10.0 alone",
         )
+
+
+def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
+    """One sentence, where a kernel of another package is the only one."""
+    if gpu is not None and gpu.capability is not None and _without_gate(a, s) and int(gpu.capability) in _FLASHINFER:
+        yield (
+            f"quantized experts without a gate, as {a.name or a.model_type} has, run in vLLM {s.version} on "
+            f"FlashInfer's kernel alone: whether that is installed and takes their scales no launch shows, and the "
+            f"start ends if not; 0.16.0 has others"
+        )
+
+
+def _without_gate(a: Architecture, s: Settings) -> bool:
+    """Are these experts of one matrix and a down projection, in 8-bit floats or NVFP4 (oracle/fp8.py, nvfp4.py)?"""
+    if a.moe is None or a.gated_mlp or not s.does.gates_of_experts_asked or a.quantization is None:
+        return False
+    layer = min(a.moe.layers, default=0)
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.up_proj", True)
+    return form == NVFP4 or form.name == "fp8"
 
 
 def _in_four_bits(a: Architecture) -> bool:

@@ -17,7 +17,7 @@ from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.named import fused
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.support.card import methods
-from vllm_doctor.plan.terms.weights import layer_matrices
+from vllm_doctor.plan.terms.matrices import layer_matrices
 
 _CONFIG = "quantization_config"
 # Quantizers that look up each part of a fused layer and raise where they differ (quant_utils.py is_layer_skipped,
