@@ -172,6 +172,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     takes_cache_of_modelopt: bool
     plain_latents_by_triton: bool
     gates_of_experts_asked: bool
+    streams_from_buckets: bool
+    streams_from_all: bool
+    parts_pooling_types: bool
+    renamed_normalize: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, traits
+from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, keyed, traits
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.flags import Flags, SettingError
@@ -182,6 +182,7 @@ def resolve(  # noqa: PLR0917
     refusals += [
         *encoder_decoder.refused(flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}),
         *exclusive.refusals(flags, env, arch, par, does, already={r.flag for r in refusals}),
+        *keyed.refusals(flags, env, line.model or "", arch, length, does),
     ]
     refusals += joint.refusals(
         flags.values,

@@ -1,0 +1,65 @@
+"""Keys and options that a part of the configuration refuses of itself, each beside one that is taken."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_adapters import QWEN_VL
+from tests.plan.test_refused import settings
+
+DRAFTED = '--speculative-config {"method":"ngram","num_speculative_tokens":2,"max_model_len":8192}'
+
+
+def flags(config, words, version="0.33.0", env=None):
+    _, s, _ = settings(config, words, version, "H100", env=env)
+    return [r.flag for r in s.refusals]
+
+
+@pytest.mark.parametrize(
+    ("config", "refused", "taken", "version"),
+    [
+        (
+            LLAMA_8B,
+            '--kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"both"}',
+            '--kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_both"}',
+            "0.19.1",
+        ),
+        (
+            LLAMA_8B,
+            f"--max-model-len 4096 {DRAFTED}",
+            f"--max-model-len 8192 {DRAFTED}",
+            "0.33.0",
+        ),
+        (
+            LLAMA_8B,
+            "--ray-workers-use-nsight --distributed-executor-backend mp",
+            "--ray-workers-use-nsight --distributed-executor-backend ray",
+            "0.19.1",
+        ),
+        (
+            QWEN_VL,
+            "--mm-shm-cache-max-object-size-mb 256",
+            "--mm-shm-cache-max-object-size-mb 256 --mm-processor-cache-type shm",
+            "0.33.0",
+        ),
+        (
+            LLAMA_8B,
+            '--pooler-config {"pooling_type":"LAST","seq_pooling_type":"CLS"}',
+            '--pooler-config {"seq_pooling_type":"CLS"}',
+            "0.33.0",
+        ),
+        (LLAMA_8B, '--pooler-config {"normalize":true}', '--pooler-config {"use_activation":true}', "0.33.0"),
+    ],
+)
+def test_what_a_part_refuses(config, refused, taken, version):
+    assert len(flags(config, refused, version)) == 1
+    assert flags(config, taken, version) == []
+
+
+def test_shared_tensors_need_spawned_workers():
+    env = {"VLLM_WORKER_MULTIPROC_METHOD": "spawn"}
+    assert flags(QWEN_VL, "--mm-tensor-ipc torch_shm", "0.25.1") == ["--mm-tensor-ipc"]
+    assert flags(QWEN_VL, "--mm-tensor-ipc torch_shm", "0.25.1", env) == []
+
+
+def test_a_pooler_keeps_normalize_before_0_26():
+    assert flags(LLAMA_8B, '--pooler-config {"normalize":true}', "0.25.1") == []
