@@ -162,3 +162,11 @@ def test_what_a_window_keeps_in_flight_is_not_paid_with_the_length(tmp_path):
     file.write_text(json.dumps({**GEMMA3_LIKE, "intermediate_size": 22528}))
     choice = choose(plan(str(file), "A100-SXM4-80GB", "0.33.0"), Workload(), "balanced")
     assert choice.launch["max-model-len"] > 60_000
+
+
+def test_a_type_that_the_card_has_not_is_asked_for_where_the_release_does_not_choose(tmp_path):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(SMALL))
+    chosen = {v: choose(plan(str(file), "T4", v), Workload(), "balanced") for v in ("0.8.5", "0.9.0")}
+    assert chosen["0.8.5"].launch["dtype"] == "float16"
+    assert "dtype" not in chosen["0.9.0"].launch

@@ -220,6 +220,10 @@ def _one(planner: Planner, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
         planner = _flagged(planner, "max-num-batched-tokens", str(goal.concurrency))
         predicted = planner.predict()
         refused = {r.flag for r in predicted.settings.refusals}
+    if "--dtype" in refused and "dtype" not in planner.line.flags:
+        planner = _flagged(planner, "dtype", predicted.settings.dtype)
+        predicted = planner.predict()
+        refused = {r.flag for r in predicted.settings.refusals}
     outside = refused == {"--gpu-memory-utilization"} or predicted.outcome in {"oom-cudagraph", UNDER_LOAD}
     if outside and "gpu-memory-utilization" not in planner.line.flags:
         for less in _LESS:

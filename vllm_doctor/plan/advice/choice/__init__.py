@@ -42,6 +42,10 @@ def choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
 def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None:
     draft = Draft(_mended(planner), work, profile)
     asked = draft.planner.settings()
+    if any(one.flag == "--dtype" for one in asked.refusals):
+        draft.keep(
+            "dtype", asked.dtype, "the release takes the type of the checkpoint, which this card does not compute"
+        )
     length = spread(draft, _wanted(draft, asked.length, auto=asked.auto_length))
     settle_share(draft)
     settle_length(draft, length)
