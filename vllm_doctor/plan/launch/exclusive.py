@@ -3,7 +3,7 @@ create_engine_config, create_speculative_config), and a switch of the allocator 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
@@ -26,13 +26,9 @@ _EXTERNAL, _HYBRID = "data-parallel-external-lb", "data-parallel-hybrid-lb"
 
 
 def refusals(
-    flags: Flags, env: Mapping[str, str], a: Architecture, par: Parallel, does: Behaviour, *, already: Set[str]
+    flags: Flags, env: Mapping[str, str], a: Architecture, par: Parallel, does: Behaviour
 ) -> Iterator[Refusal]:
-    """Each thing that ends the start before memory counts, but of options that are refused already."""
-    return (one for one in _all(flags, env, a, par, does) if one.flag not in already)
-
-
-def _all(flags: Flags, env: Mapping[str, str], a: Architecture, par: Parallel, does: Behaviour) -> Iterator[Refusal]:
+    """Each thing that ends the start before memory counts."""
     yield from _twice(flags)
     if does.checks_data_parallel_options:
         yield from _data_parallel(flags, par)
