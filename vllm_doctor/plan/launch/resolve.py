@@ -179,11 +179,17 @@ def resolve(  # noqa: PLR0917
     refusals += drafting.refused(
         flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, v2=v2, seqs=seqs
     )
-    told = {one.flag for one in refusals}
     refusals += [
-        *encoder_decoder.refused(flags, arch, par, method, does, engine=which, already=told),
-        *(one for one in exclusive.refusals(flags, env, arch, par, does) if one.flag not in told),
-        *(one for one in keyed.refusals(flags, env, line.model or "", arch, length, does) if one.flag not in told),
+        *encoder_decoder.refused(flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}),
+        *(
+            one
+            for each in (
+                exclusive.refusals(flags, env, arch, par, does),
+                keyed.refusals(flags, env, line.model or "", arch, length, does),
+            )
+            for one in each
+            if one.flag not in {r.flag for r in refusals}
+        ),
     ]
     refusals += joint.refusals(
         flags.values,
