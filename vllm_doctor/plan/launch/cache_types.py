@@ -56,7 +56,8 @@ def cache_type(flags: Flags, a: Architecture, does: Behaviour) -> str:
 def _in_fp8(config: Section) -> bool:
     """Does a checkpoint of modelopt name a cache of 8-bit floats with scales of its own (utils/torch_utils.py
     get_kv_cache_quant_algo_string)?"""
-    if not config.text("quant_method").startswith("modelopt"):
+    method = config.text("quant_method")
+    if not method.startswith("modelopt"):
         return False
     for part in (config.section("quantization") or config, config):
         scheme = part.section("kv_cache_scheme") if isinstance(part.values.get("kv_cache_scheme"), dict) else None
