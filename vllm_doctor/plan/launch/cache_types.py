@@ -5,7 +5,7 @@ from __future__ import annotations
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.reading import Section
+from vllm_doctor.plan.model.config_json import Section
 
 # Bytes per element of --kv-cache-dtype; "auto" takes the model dtype, the packed kinds are computed per head below.
 ELEMENT = {
