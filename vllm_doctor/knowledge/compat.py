@@ -20,6 +20,7 @@ DATA = Path(__file__).with_name("compat.json")
 Numbers = tuple[int, ...]
 
 
+@functools.lru_cache(maxsize=4096)
 def numbers(version: str) -> Numbers:
     """The release numbers of a version: `580.105.08` is (580, 105, 8), `13.0` is (13, 0); () where there is none."""
     found = re.match(r"v?(\d{1,9}(?:\.\d{1,9})*)", version)

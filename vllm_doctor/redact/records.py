@@ -22,6 +22,8 @@ _YOURS = f"{HIDDEN} stands for what is kept secret here: put your own in its pla
 # Where a launch is printed, and what a line of it holds.
 _LAUNCHES = ("non-default args", "args: Namespace", "vllm serve", "api_server", "with config:")
 _HEAD = 400
+# Most fields of an answer are one of these; to ask each whether it is a record, a list or a mapping took longest.
+_NO_TEXT = frozenset({type(None), bool, int, float})
 # What is kept of texts that were looked at is bounded: so many of so many characters.
 _SENTENCE = 240
 
@@ -123,6 +125,8 @@ def _mapped(value: _Record, of: Callable[[str], str]) -> _Record:
 def _each(value: object, of: Callable[[str], str]) -> object:
     if type(value) is str:
         return of(value)
+    if type(value) in _NO_TEXT:
+        return value
     if isinstance(value, msgspec.Struct):
         changed = {
             name: new
@@ -132,7 +136,7 @@ def _each(value: object, of: Callable[[str], str]) -> object:
         if isinstance(value, Change):
             changed |= _change(value, changed)
         return msgspec.structs.replace(value, **changed) if changed else value
-    if isinstance(value, tuple | list):
+    if isinstance(value, (tuple, list)):
         items = [_each(item, of) for item in value]
         return value if all(new is old for new, old in zip(items, value, strict=True)) else type(value)(items)
     if isinstance(value, Mapping):

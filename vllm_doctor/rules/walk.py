@@ -11,6 +11,9 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Rule, Unseen
 YES, NO, NOT_SEEN = "yes", "no", "unknown"
 # What a rule looks at for evidence; the others only say how to take it.
 _EVIDENCE = frozenset(Signal) - {Signal.LAUNCH, Signal.VERSION, Signal.MODEL_CONFIG}
+# Of each box: itself with those to which its yes leads, and itself with the one whose yes leads to it.
+_BELOW = {node.id: (node, *(n for n in NODES if n.under == node.id)) for node in NODES}
+_ABOVE = {node.id: tuple(n.id for n in NODES if n.id in {node.id, node.under}) for node in NODES}
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,14 @@ def walk(
     the server served and its log holds no statistics."""
     steps: list[Step] = []
     fired = {f.code for f in findings}
+    about: dict[str, list[Asked]] = {node.id: [] for node in NODES}
+    for one in asked:
+        for box in _ABOVE.get(one.rule.node, ()):
+            about[box].append(one)
     for node in NODES:
-        below = {n.id for n in NODES if n.under == node.id} | {node.id}
-        here = [one for one in asked if one.rule.node in below]
         if node.under is not None and not any(s.node == node.under and s.answer == YES for s in steps):
             continue
+        here = about[node.id]
         own = {o.rule.code for o in here if isinstance(o.outcome, Finding) and o.rule.code in fired}
         yes = [f for f in findings if f.code in own or _is_of(f, node)]  # the root cause before what it explains
         if yes:
@@ -45,8 +51,7 @@ def walk(
 
 def _is_of(finding: Finding, node: Node) -> bool:
     """Does the finding say yes to this box, whichever box its rule answers?"""
-    boxes = [node, *(n for n in NODES if n.under == node.id)]
-    return any(finding.phase in box.phases or finding.cause in box.causes for box in boxes)
+    return any(finding.phase in box.phases or finding.cause in box.causes for box in _BELOW[node.id])
 
 
 def _without(node: Node, here: Sequence[Asked], read: frozenset[Signal]) -> Step:

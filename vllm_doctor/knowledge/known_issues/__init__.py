@@ -80,9 +80,8 @@ def matching(
     `version` are left out."""
     found = [
         one
-        for one in issues()
+        for one in _of_class(kind)
         if _holds(one, version)
-        and _found(one.kind, kind, whole=True)
         and _found(one.said, message)
         and _found(one.code, code)
         and all(any(_found(call, text) for text in calls) for call in one.calls)
@@ -98,8 +97,7 @@ def met_on(one: Issue) -> str:
 
 def words_of_issue(kind: str, message: str) -> tuple[str, ...]:
     """The words of a message by which the entries of this class of exception know it."""
-    known = (one for one in issues() if one.said and _found(one.kind, kind, whole=True))
-    found = (_compiled(one.said).search(message) for one in known)
+    found = (_compiled(one.said).search(message) for one in _of_class(kind) if one.said)
     return tuple(dict.fromkeys(one[0] for one in found if one is not None))
 
 
@@ -112,6 +110,12 @@ def mended_in(release: Version | str) -> tuple[Issue, ...]:
 def normalised(message: str) -> str:
     """A message without what differs from one report to the next: the start of a pattern for a new entry."""
     return _VARIES.compiled.sub("*", message).strip()
+
+
+def _of_class(kind: str) -> list[Issue]:
+    """The entries of this class of exception: many share a pattern, which is asked once."""
+    asked = {regex: _found(regex, kind, whole=True) for regex in {one.kind for one in issues()}}
+    return [one for one in issues() if asked[one.kind]]
 
 
 def _named(one: Issue) -> tuple[int, int]:
