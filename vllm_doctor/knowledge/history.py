@@ -26,8 +26,11 @@ class ReleaseHistory:
     def __init__(self, releases: list[str], lines: Mapping[str, list[list[object]]]) -> None:
         self.texts = tuple(releases)
         self.releases = tuple(as_version(text) for text in releases)
+        # A plan asks by the ten thousand: keys are compared as tuples, and a name's releases are numbered once.
+        self._keys = [release.key for release in self.releases]
         self._index = {text: at for at, text in enumerate(releases)}
         self._lines = lines
+        self._numbered: dict[str, tuple[list[int], list[object]]] = {}
 
     def __contains__(self, name: str) -> bool:
         return name in self._lines
@@ -52,8 +55,9 @@ class ReleaseHistory:
     def value(self, name: str, at: Version) -> Record:
         """What is known of the name at a release: of the last one up to it that has the name, else of the first."""
         last: object = None
-        for text, known in self._lines.get(name, ()):
-            if known is not None and (last is None or self._index[str(text)] <= self._before(at)):
+        here = self._before(at)
+        for since, known in zip(*self._line(name), strict=True):
+            if known is not None and (last is None or since <= here):
                 last = known
         return last if isinstance(last, dict) else _NOTHING
 
@@ -90,14 +94,20 @@ class ReleaseHistory:
         return first, self.texts[-1] if known is not None else self.texts[self._index[str(end)] - 1]
 
     def _before(self, at: Version) -> int:
-        return bisect_right(self.releases, at) - 1
+        return bisect_right(self._keys, at.key) - 1
 
     def _at(self, name: str, index: int) -> object:
-        found: object = None
-        for text, known in self._lines.get(name, ()):
-            if self._index[str(text)] > index:
-                break
-            found = known
+        since, known = self._line(name)
+        here = bisect_right(since, index) - 1
+        return known[here] if here >= 0 else None
+
+    def _line(self, name: str) -> tuple[list[int], list[object]]:
+        """From which releases on something else is known of a name, by their places, and what."""
+        found = self._numbered.get(name)
+        if found is None:
+            line = self._lines.get(name, ())
+            found = [self._index[str(text)] for text, _ in line], [known for _, known in line]
+            self._numbered[name] = found
         return found
 
 

@@ -183,7 +183,7 @@ def flag(name: str, version: Version | str) -> FlagFact | None:
     return _fact(known, _options(), _notes()["options"], as_version(version)) if known in _options() else None
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def flag_names(version: Version | str) -> tuple[str, ...]:
     """The flags this release has (as far as known), without leading dashes."""
     at = as_version(version)
@@ -200,7 +200,7 @@ def env(name: str, version: Version | str) -> FlagFact | None:
     return _fact(name, _variables(), _notes()["environment"], as_version(version))
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def env_names(version: Version | str) -> frozenset[str]:
     """The environment variables that this release reads (as far as known)."""
     at = as_version(version)

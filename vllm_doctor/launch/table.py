@@ -23,7 +23,7 @@ def takes(name: str, version: Version | None) -> int | str:
     return option.words if option is not None else 1
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def names(version: Version) -> frozenset[str]:
     """All long spellings that the release takes, `no-…` among them."""
     asked = parser.options(str(version))
@@ -40,7 +40,7 @@ def opposite(name: str, version: Version | None) -> str | None:
     return _opposites(version or newest_known()).get(name)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _opposites(version: Version) -> dict[str, str]:
     facts = history("options", "options")
     return {
