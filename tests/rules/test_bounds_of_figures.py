@@ -126,3 +126,28 @@ def test_a_server_that_answered_did_not_end_in_silence_during_the_start() -> Non
     assert isinstance(silent, Finding)
     for served in (SERVED, "INFO:     Application startup complete."):
         assert not isinstance(ask(loaded("VD602"), Case(shot(*lines, served, gpus=gpus))), Finding)
+
+
+@pytest.mark.parametrize(("asked", "to"), [(118 * MIB, 512 * MIB), (118 * MIB + 1, GIB), (118 * MIB - 1, 512 * MIB)])
+def test_a_workspace_grows_to_the_power_of_two_that_holds_what_was_asked_for_beside_it(asked: int, to: int) -> None:
+    """394 MiB are there where nothing sets it."""
+    line = (
+        f"RuntimeError: Buffer overflow when allocating memory for batch_decode_tmp_s with size {asked} and alignment "
+        "16, but only 0 bytes available in AlignedAllocator. Increase the workspace buffer size."
+    )
+    told = ask(
+        loaded("VD206"), Case(shot("Traceback (most recent call last):", '  File "/x.py", line 2, in run', line))
+    )
+    assert isinstance(told, Finding)
+    assert told.changes[0].after == to
+
+
+@pytest.mark.parametrize(("count", "renamed"), [(3, 3), (4, 4), (5, 4)])
+def test_of_four_mistyped_options_the_right_names_are_looked_for(count: int, renamed: int) -> None:
+    right = ("max-model-len", "max-num-seqs", "tensor-parallel-size", "kv-cache-dtype", "max-num-batched-tokens")
+    words = " ".join(f"--{name}q 1" for name in right[:count])
+    told = ask(
+        loaded("VD502"), Case(shot(f"vllm: error: unrecognized arguments: {words}", launch=f"vllm serve m {words}"))
+    )
+    assert isinstance(told, Finding)
+    assert sum(change.name in right for change in told.changes) == renamed
