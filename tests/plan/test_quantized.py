@@ -96,3 +96,15 @@ def test_transforms_at_each_step_are_of_one_card():
     assert found(packed(LLAMA_8B, transform_config=TURNED), "-tp 2") == ["2"]
     assert found(packed(LLAMA_8B, transform_config=TURNED)) == []
     assert found(packed(LLAMA_8B, transform_config=STORED), "-tp 2") == []
+
+
+def test_the_scales_of_qwen2_experts_have_a_place_from_0_5_2():
+    stored = {
+        **MOE,
+        "architectures": ["Qwen2MoeForCausalLM"],
+        "model_type": "qwen2_moe",
+        "shared_expert_intermediate_size": 1024,
+        "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"},
+    }
+    assert found(stored, version="0.5.1") == ["experts stored in fp8"]
+    assert found(stored, version="0.5.2") == []

@@ -176,6 +176,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     streams_from_all: bool
     parts_pooling_types: bool
     renamed_normalize: bool
+    drops_scales_of_qwen2_experts: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

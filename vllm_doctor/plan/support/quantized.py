@@ -45,6 +45,10 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield from _cache_scheme(config)
         yield from _groups(a, s, config)
         yield from _turned(s, config)
+    if method == "fp8" and a.name == "Qwen2MoeForCausalLM" and s.does.drops_scales_of_qwen2_experts:
+        yield Refusal(
+            _CONFIG, "experts stored in fp8", f"vLLM 0.5.2: {a.name} of {s.version} loads no scales of experts"
+        )
     if method.startswith("modelopt"):
         table = history("models", "quantizations")
         if any(table.exists(name, s.version) for name in methods(a, s)):  # else it is refused already
