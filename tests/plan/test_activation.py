@@ -190,6 +190,25 @@ def test_flashinfers_sampler_may_be_installed_and_then_the_peak_is_smaller():
     assert told.otherwise == told.peak
 
 
+@pytest.mark.parametrize(("version", "sure"), [("0.10.1", False), ("0.12.0", True)])
+def test_flashinfers_sampler_that_is_asked_for_is_the_one_counted(version, sure):
+    def told(switch):
+        v, a, card = as_version(version), arch(LLAMA_8B), find("A100 80GB PCIe")
+        words = [*switch.split(), "vllm", "serve", "m", "--max-num-seqs", "256", "--max-num-batched-tokens", "2048"]
+        return estimate(
+            a,
+            resolve(parse_launch(words, v), v, a, card, card.total_gib, 8),
+            capability=card.capability,
+            multiprocessors=1,
+        )
+
+    asked, refused = told("VLLM_USE_FLASHINFER_SAMPLER=1"), told("VLLM_USE_FLASHINFER_SAMPLER=0")
+    assert asked.compiled < 0.5 * refused.compiled
+    # Before 0.11.1 a host without FlashInfer samples with torch all the same, after a warning.
+    assert asked.otherwise == (asked.peak if sure else pytest.approx(refused.peak))
+    assert refused.otherwise == refused.peak
+
+
 def graph_gib(flags, version="0.22.0", gpu="L40S", config=LLAMA_8B):
     v, a, card = as_version(version), arch(config), find(gpu)
     s = resolve(parse_launch(["vllm", "serve", "m", *flags.split()], v), v, a, card, card.total_gib, 1)

@@ -78,7 +78,7 @@ def sampler_bytes_per_logit(version: Version, engine: str, v2_runner: bool, elem
 
 # Releases whose V1 sampler is FlashInfer's wherever that is installed and nothing is asked
 # (v1/sample/ops/topk_topp_sampler.py); from 0.11.1 it has to be asked for, since 0.20 it is the default.
-_FLASHINFER_EXTRA = 12  # logits, then fp32 copy, probabilities and one more: a start of 0.10.0 and one of 0.11.0
+_FLASHINFER_EXTRA = 12  # logits, then fp32 copy, probabilities and one more: starts of 0.10.0, 0.10.1 and 0.11.0
 
 
 def _v0_samples(s: Settings) -> bool:
@@ -97,9 +97,11 @@ def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> floa
         return None
     if s.engine == "V0":
         return sampler.bytes if not _v0_samples(s) else None
-    if s.does.flashinfer_where_installed and s.flashinfer_asked is None:
+    if s.does.flashinfer_where_installed and s.flashinfer_asked is not False:
+        # Asked for and not installed, or of a version that the release does not take, it is left with a warning.
         per, _ = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, s.element)
-        return sampler.bytes - rows * vocab * (per - s.element - _FLASHINFER_EXTRA)
+        less = float(rows * vocab * (per - s.element - _FLASHINFER_EXTRA))
+        return sampler.bytes + (less if s.flashinfer_asked else -less)
     return None
 
 
@@ -357,6 +359,8 @@ def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> T
     """Logits of one row a sequence and what the sampler makes of them, over the hidden states of the pass."""
     e, vocab = s.element, padded_vocab(a.vocab, s.parallel.tp)
     per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
+    if s.engine == "V1" and s.flashinfer_asked and not s.v2_runner:
+        per, why = e + _FLASHINFER_EXTRA, "FlashInfer's sampler: logits, fp32 copy, probabilities and one more"
     size = float(rows * vocab * per + e * s.batched * a.hidden + e * rows * a.hidden)
     formula = f"{rows} × {vocab} × {per} B ({why}) + {s.batched} × {a.hidden} × {e} B"
     if s.engine == "V1" and s.does.triton_sampler and not s.flashinfer_sampler and not s.v2_runner:
