@@ -94,6 +94,11 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             f"this is a log of {run.another}, and no line in it is vLLM's; the doctor judges vLLM only",
         )
+    if not run.is_vllm and run.last("health-ok") is not None:
+        return Verdict.UNKNOWN, (
+            "a server answers GET /health with 200 here, and no line says that it is vLLM or answers any request: "
+            "give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
+        )
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:

@@ -12,6 +12,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.cpp_exception import uncaught
 from vllm_doctor.rules.say import environment, finding, thing, upgrade
 
 _SILENT = frozenset(
@@ -42,7 +43,7 @@ _SILENT = frozenset(
 )
 # What native code writes as it ends its own process: glibc of a heap or a stack, C's assert of a check.
 _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
-_OWN_WORDS = _HEAP | {"c-assertion"}
+_OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
 # Who started the script says of it, not of its engine.
 _OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed", "exit-minus-nine"})
 # Lines above a death that are looked at.
@@ -111,6 +112,16 @@ def judge(case: Case) -> Outcome:
             evidence=(case.line(first.index),),
             refute="the log is whole: then something outside ended the engine",
             then="judge the whole log, from the start of the server: the engine's own error stands above this line",
+        )
+    if number in {None, "6"} and (thrown := uncaught(case, run)) is not None:
+        return finding(
+            RULE,
+            title=thrown.title,
+            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+            confidence=Confidence.LIKELY,
+            evidence=tuple(case.line(at) for at in thrown.lines),
+            changes=thrown.changes,
+            refute="an earlier line of another process shows a failure",
         )
     if said is not None and number in {None, "6"}:
         return _ended_itself(case, run, said)

@@ -17,6 +17,7 @@ from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of, layer
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name
 from vllm_doctor.rules.remedies.refused_value import accepted_value, visible_devices
+from vllm_doctor.rules.remedies.refused_value_title import named_by_message, refused_option
 from vllm_doctor.rules.remedies.sentence import problem
 from vllm_doctor.rules.say import environment, finding, set_flag
 
@@ -67,9 +68,6 @@ _OTHERS = frozenset(
 )
 
 
-_NO_SUCH_GPU = "A rank asks for a GPU that is not there"
-
-
 def judge(case: Case) -> Outcome:
     """Was a value refused?"""
     fault = named(case, *_IDS)
@@ -104,7 +102,7 @@ def judge(case: Case) -> Outcome:
     likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(
         RULE,
-        title=_NO_SUCH_GPU if "device-ordinal" in fault.ids else _title(case, fault, message, changes),
+        title=_title(case, fault, message, changes),
         detail=message,
         confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
@@ -133,19 +131,11 @@ def _of_another(fault: Fault) -> bool:
 
 
 def _title(case: Case, fault: Fault, message: str, changes: tuple[Change | None, ...]) -> str:
-    """Names the option, where the message names the one that a change is made to; else what the sentence refuses."""
-    names = [c.name for c in changes if c is not None and c.kind is ChangeKind.FLAG]
-    plain = message.lower().replace("_", "-").replace(" ", "-")
-    named = next((name for name in names if name in plain), None)
-    if named is not None:
-        return f"vLLM refuses the value of --{named}"
-    variable = next((c.name for c in changes if c is not None and c.kind is ChangeKind.ENV), None)
-    if variable is not None and variable in message:
-        return f"vLLM asks for another value of {variable}"
-    if names:
-        return f"vLLM refuses what --{names[0]} asks for"
+    """Which value meets which limit, else the option and vLLM's sentence on it; else what the sentence refuses."""
+    made = tuple(change for change in changes if change is not None)
+    told = named_by_message(fault) or refused_option(case, fault, message, made)
     part = layer(case, fault)
-    return (problem(case, fault, part, definite=True) if part is not None else "") or RULE.title
+    return told or (problem(case, fault, part, definite=True) if part is not None else "") or RULE.title
 
 
 def _of_launch(case: Case) -> Finding | None:

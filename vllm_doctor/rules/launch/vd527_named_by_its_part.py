@@ -24,7 +24,7 @@ from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
 from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
-_LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "neuron-compile-failed"})
+_LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "engine-loop-died", "neuron-compile-failed"})
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 _TAKES = (

@@ -17,6 +17,7 @@ from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, packages
+from vllm_doctor.rules.remedies.run_time_adapters import adapter_path
 from vllm_doctor.rules.remedies.sentence import begins
 from vllm_doctor.rules.say import finding
 
@@ -27,6 +28,16 @@ def judge(case: Case) -> Outcome:
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = run.refused
+    if fault is None and run.root is None and (off := adapter_path(case)) is not None:
+        return finding(
+            RULE,
+            title=off.title,
+            severity=Severity.DEGRADED,
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(off.line),),
+            changes=off.changes,
+            refute="the same request is answered with 200",
+        )
     if fault is None or fault.crash is None:
         return NotHere("no request failed with a traceback, or others were answered after it")
     part = layer(case, fault)

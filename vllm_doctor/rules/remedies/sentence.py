@@ -5,6 +5,7 @@ of them holds no more than its evidence does.
 """
 
 from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read
 from vllm_doctor.records import excerpt
@@ -50,6 +51,10 @@ _MIXED = "{part} got sizes or types that do not agree"
 _LEAST, _WORDS = 3, 6
 # How short a quoted sentence may be.
 _SHORTEST = 12
+# Where a sentence ends and another begins, and how many words say something.
+_SENTENCES = Pattern(r"[.;] (?=[A-Z])| \(")
+_SAYS = 3
+_QUOTES = ("'", '"', "`")
 
 
 def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) -> str:
@@ -66,6 +71,8 @@ def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) ->
         found = read(shape, first)
         what = _plain(found["what"]) if found is not None else ""
         if len(what) >= _LEAST and what.lower() not in _BARE:
+            if whole := _whole(first, part.voice):
+                return whole
             return _at_a_word(title.format(part=part.voice, what=what))
     if definite:
         return ""
@@ -76,9 +83,41 @@ def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) ->
     return told or (_MIXED.format(part=part.voice) if mixed else "")
 
 
+def _whole(first: str, by: str) -> str:
+    """A short sentence as it stands: it names what is refused, and to whom, better than its own middle does. Beside
+    who said it where a title holds both; empty where it is long, or hides what a client sent."""
+    words = _closed(first) if len(f"{by}: {_closed(first)}") <= excerpt.TITLE else _first_sentence(first)
+    if HIDDEN in first or len(words.split()) < _SAYS or len(words) > excerpt.TITLE:
+        return ""
+    told = f"{by}: {words}"
+    return told if len(told) <= excerpt.TITLE else words
+
+
+def quoted(case: Case, fault: Fault, by: str) -> str:
+    """The sentence on something that a change names as well: beside it where a title holds both, else alone."""
+    words = _closed(_first_sentence(first_words(case, fault).partition(HIDDEN)[0]))
+    if len(words) < _SHORTEST:
+        return ""
+    told = f"{by}: {words}"
+    if by in words or len(told) > excerpt.TITLE:
+        return words if len(words) <= excerpt.TITLE else _begun("", words)
+    return told
+
+
+def _first_sentence(first: str) -> str:
+    return (_SENTENCES.split(first)[0] or "").rstrip(" .:;,")
+
+
+def _closed(words: str) -> str:
+    """Without what opens what was cut off: a bracket, a sign, a quote that nothing closes."""
+    words = words.rstrip(" .:;,(=")
+    last = words[-1:]
+    return words[:-1].rstrip(" .:;,(=") if last in _QUOTES and words.count(last) % 2 else words
+
+
 def begins(case: Case, fault: Fault, by: str) -> str:
     """Who said it, and how the sentence begins: where its shape is none of those, it still says more than its part."""
-    words = first_words(case, fault).partition(HIDDEN)[0].rstrip(" .:;,('\"`=")
+    words = _closed(first_words(case, fault).partition(HIDDEN)[0])
     if not by or len(words) < _SHORTEST:
         return ""
     whole = f"{by}: {words}"
@@ -89,14 +128,15 @@ def begins(case: Case, fault: Fault, by: str) -> str:
 
 def _begun(by: str, words: str) -> str:
     """As much of a sentence as a title holds beside who said it: up to a clause's end, else to a word's."""
-    room = excerpt.TITLE - len(by) - len(": ")
+    head = f"{by}: " if by else ""
+    room = excerpt.TITLE - len(head)
     ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= _SHORTEST]
     if ends:
-        return f"{by}: {words[: max(ends)]}"
+        return f"{head}{words[: max(ends)]}"
     kept = words[: room - len(" …")].split(" ")[:-1]
     while kept and kept[-1].lower() in _GOES_ON:
         kept = kept[:-1]
-    return f"{by}: {' '.join(kept)} …"
+    return f"{head}{' '.join(kept)} …"
 
 
 def first_words(case: Case, fault: Fault) -> str:
