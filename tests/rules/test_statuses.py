@@ -103,16 +103,19 @@ def test_what_nccl_warns_of_names_the_problem(warned: str, title: str, change: s
 @pytest.mark.parametrize(
     ("raised", "title"),
     [
-        ("ValueError: Unsupported widget kind: 7", "The attention backend does not take this widget kind"),
+        ("ValueError: Unsupported widget kind: 7", "The attention backend: Unsupported widget kind: 7"),
         (
             "NotImplementedError: Sliding sinks are not supported yet",
-            "The attention backend does not support Sliding sinks",
+            "The attention backend: Sliding sinks are not supported yet",
         ),
         (
             "ValueError: page_rows (7) must be a power of two",
             "The attention backend: page_rows (7) must be a power of two",
         ),
-        ("ValueError: the packed path requires contiguous scales", "The attention backend requires contiguous scales"),
+        (
+            "ValueError: the packed path requires contiguous scales",
+            "The attention backend: the packed path requires contiguous scales",
+        ),
     ],
 )
 def test_what_a_part_refuses_is_in_the_title(raised: str, title: str) -> None:

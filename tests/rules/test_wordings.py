@@ -112,6 +112,7 @@ def test_what_a_healthy_server_says_is_no_finding(message: Message) -> None:
         "api-mismatch",
         "gpu-off-bus",
         "prompt-over-limit",
+        "adapter-path-missing",
     }:
         pytest.skip("these say that requests or the driver suffer, and have rules of their own")
     if message.id in {"app-stopped", "uvicorn-finished"}:

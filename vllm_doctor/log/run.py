@@ -21,7 +21,15 @@ ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
 # How the processes of GPU ranks sign what they write.
 RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
-_OWN_WORDS = ("server-shutdown", "shutdown-marker", "engine-shutdown", "offline-progress", "eval-results")
+_OWN_WORDS = (
+    "platform-name",
+    "engine-awaited",
+    "server-shutdown",
+    "shutdown-marker",
+    "engine-shutdown",
+    "offline-progress",
+    "eval-results",
+)
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 _RANK = Pattern(r"(?:_TP|VllmWorker_|\brank=?|^Worker_)(\d{1,5})")
 _TENSOR, _PIPELINE = Pattern(r"_TP(\d{1,5})"), Pattern(r"_PP(\d{1,5})")

@@ -44,6 +44,8 @@ _SILENT = frozenset(
 # What native code writes as it ends its own process: glibc of a heap or a stack, C's assert of a check.
 _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
 _OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
+# What stands above an engine's own error: where nothing follows it, the error was cut off.
+_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal"})
 # Who started the script says of it, not of its engine.
 _OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed", "exit-minus-nine"})
 # Lines above a death that are looked at.
@@ -77,6 +79,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log says what failed")
     mute = _SILENT | _OWN_WORDS
     silent = [h for h in run.deaths if h.id in mute or (h.id == "container-exited" and signal_of(h) is not None)]
+    silent = silent or [h for h in run.deaths if h.id in _HEADINGS]
     said = next((h for h in silent if h.id in _OWN_WORDS), None)
     first = next((h for h in silent if h.id in NATIVE), said or (silent[0] if silent else None))
     if first is None or (run.stopped is not None and run.stopped < first.index):
@@ -104,7 +107,7 @@ def judge(case: Case) -> Outcome:
             layer=part.id,
             then=part.next,
         )
-    if first.id == "engine-init-failed" and _told_above(run, first):
+    if first.id in _HEADINGS or (first.id == "engine-init-failed" and _told_above(run, first)):
         return finding(
             RULE,
             title="The engine failed with an error that is not in this log",
@@ -134,7 +137,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
-        then=_WHO_KILLS if number == "9" else "",
+        then=_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else "",
     )
 
 

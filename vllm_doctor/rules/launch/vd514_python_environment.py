@@ -15,7 +15,15 @@ from vllm_doctor.rules.gates.fallback import on_transformers_code
 from vllm_doctor.rules.gates.named_fault import exception_line, severity, shown
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.build_tools import COMPILERS, TOOLS, UNFIT, missing_tool, toolkit_folder, uncompiled
+from vllm_doctor.rules.remedies.build_tools import (
+    COMPILERS,
+    TOOLS,
+    UNFIT,
+    missing_tool,
+    told_of_build,
+    toolkit_folder,
+    uncompiled,
+)
 from vllm_doctor.rules.remedies.missing_module import fitting, missing_module
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
@@ -56,6 +64,8 @@ _IDS = (
     "cuda-headers-missing",
     "toolkit-mismatch",
     "build-failed",
+    "cpu-instructions-missing",
+    "cmake-failed",
     "build-failed-command",
     "compiler-command",
     "extension-build-failed",
@@ -111,7 +121,7 @@ def judge(case: Case) -> Outcome:
             changes=(home, *uncompiled(case, fault)),
             refute=_REFUTE,
         )
-    tool = next((TOOLS[h.id] for h in fault.hits if h.id in TOOLS), None)
+    tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
     symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
@@ -206,6 +216,8 @@ def _warned(case: Case) -> Finding | None:
 
 
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
+    if unfit and fault.ids & {"cmake-failed", "cpu-instructions-missing"}:
+        return f"CMake cannot prepare the build of vLLM: it needs {unfit}"
     if unfit:
         return f"vLLM cannot compile kernels: it needs {unfit}"
     if "program-denied" in fault.ids:

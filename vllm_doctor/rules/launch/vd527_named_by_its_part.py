@@ -24,7 +24,9 @@ from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
 from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
-_LINES = frozenset({"cuda-check-ended", "engine-iteration-timeout", "engine-loop-died", "neuron-compile-failed"})
+_LINES = frozenset(
+    {"cuda-check-ended", "engine-iteration-timeout", "engine-loop-died", "neuron-compile-failed", "ucx-broken"}
+)
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 _TAKES = (
@@ -56,6 +58,7 @@ def judge(case: Case) -> Outcome:
         )
     part = layer(case, root)
     answer = answer_of(case, root)
+    checked = _bare_check(case, root, part)
     name = does_not_fit(root) if answer is None else None
     if name is not None:
         return finding(
@@ -73,7 +76,7 @@ def judge(case: Case) -> Outcome:
     refuses = _refused(case, root, part) if part is not None else ""
     stated = problem(case, root, part, definite=True) if refuses and part is not None else ""
     substitute = component(case, root) if not root.ids else ""
-    title = (
+    title = checked or (
         answer.title if answer is not None else (stated and substitute and stated) or substitute or broken or refuses
     )
     if part is None or not title:
@@ -104,6 +107,12 @@ def _broken(case: Case, root: Fault, part: Layer | None) -> str:
         return ""
     told = own_words(case, root, part)
     return told or (part.broken if unforeseen(root) else "")
+
+
+def _bare_check(case: Case, root: Fault, part: Layer | None) -> str:
+    """A check without a sentence is its own best name, whoever's code it is in."""
+    bare = root.crash is not None and root.crash.root.kind == "AssertionError" and not root.crash.root.message.strip()
+    return own_words(case, root, part) if bare and not root.ids else ""
 
 
 def _of_state(case: Case, root: Fault, told: bool) -> tuple[Change, ...]:
@@ -148,7 +157,8 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
         return told
     if part.id not in JUDGED:
         return first_of_each((upgrade(case, _TAKES),))
-    if case.run is None or not case.run.up_at(root):
+    of_parameters = root.crash is not None and says(root.crash.root.frames[-1].file, "call-of-parameters")
+    if case.run is None or not (case.run.up_at(root) or of_parameters):
         return ()  # no client has asked for anything yet
     return (other_input(),)
 

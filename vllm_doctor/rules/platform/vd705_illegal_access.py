@@ -26,6 +26,9 @@ _IDS = (
 # address either.
 _STOPPED = frozenset({"hsa-exception", "launch-failure"})
 
+# What the engine says of its sleep, and what its server answers to who asks for it.
+_ASLEEP, _AWAKE = ("engine-asleep", "asked-to-sleep"), ("engine-awake", "asked-to-wake")
+
 
 def judge(case: Case) -> Outcome:
     """Did a kernel touch a wrong address?"""
@@ -71,9 +74,9 @@ def _asleep(case: Case, fault: Fault) -> int | None:
     """The line in which the engine fell asleep, where nothing woke it before the fault; None otherwise."""
     before = range(fault.index - 1, -1, -1) if case.run is not None else ()
     lines = case.run.lines if case.run is not None else ()
-    told = (i for i in before if says(lines[i].text, "engine-asleep") or says(lines[i].text, "engine-awake"))
+    told = (i for i in before if says(lines[i].text, *_ASLEEP, *_AWAKE))
     last = next(told, None)
-    return last if last is not None and says(lines[last].text, "engine-asleep") else None
+    return last if last is not None and says(lines[last].text, *_ASLEEP) else None
 
 
 def _of_a_sleeper(case: Case, fault: Fault, asleep: int) -> Finding:

@@ -24,7 +24,7 @@ def judge(case: Case) -> Outcome:
         return oom
     if _updates(oom):
         return _of_new_weights(case, oom)
-    waking = "wake_up" in oom.fault.functions or _method(oom) == "wake_up"
+    waking = "wake_up" in oom.fault.functions or _method(oom) == "wake_up" or _wakes_below(oom)
     if in_trainer(oom) and not waking and "cumem-oom" not in oom.fault.ids:
         return _of_trainers_step(case, oom)
     slept = oom.run.first("sleep-freed", "engine-awake")
@@ -55,6 +55,13 @@ def _method(oom: Oom) -> str:
     near = (oom.run.lines[i].text for i in range(at, max(-1, at - _ABOVE), -1))
     said = first(near, "method-of-engine")
     return said["method"] if said is not None else ""
+
+
+def _wakes_below(oom: Oom) -> bool:
+    """The allocator's own line comes before the traceback of the call that asked it."""
+    crashes = oom.run.crashes if "cumem-oom" in oom.fault.ids and oom.fault.crash is None else ()
+    after = (crash for crash in crashes if crash.first > oom.fault.index)
+    return any("wake_up" in crash.functions and "cumem" in crash.root.message for crash in after)
 
 
 def _updates(oom: Oom) -> bool:

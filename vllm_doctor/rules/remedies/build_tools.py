@@ -1,8 +1,10 @@
 """What compiles kernels while the server starts: the tool that is missing or does not fit, and how to do without it."""
 
+from collections.abc import Sequence
+
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -27,12 +29,24 @@ UNFIT = {
     "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support a gcc as new as this one",
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
+    "cpu-instructions-missing": "a processor whose instructions vLLM's CPU backend is written for, and Linux on x86",
+    "cmake-failed": "what CMake's own message below asks for, or the wheel of this release in place of a build",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
     "compiler-command": "a compiler that works here (gcc, python3-dev, libcuda.so); its own error stands above",
     "extension-build-failed": "the tools that compile kernels at start; the same message holds the compiler's error",
     "compiler-crashed": "a newer CUDA toolkit, whose compiler does not crash on this code (or fewer jobs: MAX_JOBS)",
 }
+
+# Lines below CMake's own in which the reason stands.
+_REASON = 12
+
+
+def told_of_build(case: Case, fault: Fault) -> Sequence[Hit]:
+    """The fault's messages; CMake says where it failed first, and why in the lines below."""
+    if case.run is None or "cmake-failed" not in fault.ids:
+        return fault.hits
+    return (*fault.hits, *(h for h in case.run.hits if fault.index < h.index <= fault.index + _REASON))
 
 
 def toolkit_folder(case: Case, fault: Fault) -> Change | None:

@@ -16,7 +16,7 @@ from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import innermost
 from vllm_doctor.rules.remedies.sentence import first_words
-from vllm_doctor.rules.say import set_flag, upgrade
+from vllm_doctor.rules.say import environment, set_flag, upgrade
 
 # Each by its id in the catalogue, with the titles that it may have, the fullest first: the first that fits is taken.
 _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -128,6 +128,9 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
         case "torch-devices-meet" if {fields["a"], fields["b"]} & {"cpu"} and case.flags.get("cpu-offload-gb"):
             why = "a part of the weights stays in host memory; without it all of them lie on the card"
             return set_flag(case, "cpu-offload-gb", None, Direction.REMOVE, why)
+        case "python-not-pickled" if not (case.run is not None and case.run.is_server):
+            why = "the engine then runs in the program's own process, and nothing is sent to another one"
+            return environment("VLLM_ENABLE_V1_MULTIPROCESSING", Direction.SET, why, to="0")
         case "torch-in-capture" if case.effective("enforce-eager") is not True:
             why = "vLLM then captures no graphs; decoding of small batches becomes slower"
             return set_flag(case, "enforce-eager", True, Direction.ADD, why)

@@ -9,6 +9,8 @@ from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
+from vllm_doctor.rules.remedies.sentence import quoted
 from vllm_doctor.rules.say import thing
 
 # What Python raises where an object, a function or a module of another release is not as the caller knows it.
@@ -17,6 +19,10 @@ _OF_ANOTHER_RELEASE = frozenset({"AttributeError", "TypeError", "ImportError"})
 
 # What a program raises where it refuses its own settings, with a sentence.
 _REFUSES = frozenset({"AssertionError", "ValueError", "NotImplementedError", "KeyError"})
+
+
+# What Python raises where a program's code did not expect its own state.
+_BROKEN = frozenset({"UnboundLocalError", "NameError", "IndexError", "ZeroDivisionError", "RecursionError"})
 
 
 class ForeignProgram(msgspec.Struct, frozen=True):
@@ -32,6 +38,8 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
     if root is not None and root.kind in _REFUSES and root.message.strip():
         return _own_check(root)
+    if root is not None and (root.kind in _BROKEN or (root.kind == "RuntimeError" and root.frames[-1].by_hand)):
+        return _own_defect(case, fault, root)
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
         return None
     file = root.frames[-1].file
@@ -75,3 +83,24 @@ def _own_check(root: Link) -> ForeignProgram | None:
     command = f"pip show {name.replace('_', '-')}   # the configuration and the documentation of this release"
     change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=command)
     return ForeignProgram(name, f"{name} refuses its own settings", (change,))
+
+
+def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
+    """A trainer or a platform around vLLM whose own code failed: no setting of vLLM is at fault."""
+    found = read("call-of-driver", root.frames[-1].file)
+    if found is None:
+        return None
+    name = found["package"].replace("_", "-")
+    why = (
+        f"the failing line is of {name}, not of vLLM: a newer release may have mended it, and its project takes reports"
+    )
+    change = thing(
+        ChangeKind.PACKAGE,
+        name if listed(name) is not None else "foreign-package",
+        Direction.UPGRADE,
+        why,
+        to=None if listed(name) is not None else name,
+        command=f"pip install -U {name}; pip check" if listed(name) is not None else "pip check",
+    )
+    title = own_words(case, fault, None) or quoted(case, fault, name) or f"{name} failed in its own code, outside vLLM"
+    return ForeignProgram(name, title, (*changes_of_state(case, fault), change))

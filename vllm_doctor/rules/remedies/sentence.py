@@ -54,6 +54,8 @@ _SHORTEST = 12
 # Where a sentence ends and another begins, and how many words say something.
 _SENTENCES = Pattern(r"[.;] (?=[A-Z])| \(")
 _SAYS = 3
+# What a framework of actors puts before the message of the one that failed.
+_ACTOR = Pattern(r"\[address=[^\]]{1,80}\] ")
 _QUOTES = ("'", '"', "`")
 
 
@@ -133,7 +135,8 @@ def _begun(by: str, words: str) -> str:
     ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= _SHORTEST]
     if ends:
         return f"{head}{words[: max(ends)]}"
-    kept = words[: room - len(" …")].split(" ")[:-1]
+    cut = words[: room - len(" …")]
+    kept = cut.split(" ") if words[len(cut)] == " " else cut.split(" ")[:-1]
     while kept and kept[-1].lower() in _GOES_ON:
         kept = kept[:-1]
     return f"{head}{' '.join(kept)} …"
@@ -145,7 +148,8 @@ def first_words(case: Case, fault: Fault) -> str:
         return ""
     root = fault.crash.root
     message = exception_words(case.run.lines, fault.crash, root) if case.run is not None else root.message
-    return excerpt.said(next((line.strip() for line in message.splitlines() if line.strip()), ""))
+    said = next((line.strip() for line in message.splitlines() if line.strip()), "")
+    return excerpt.said(said[head.end() :] if (head := _ACTOR.match(said)) is not None else said)
 
 
 def _plain(what: str) -> str:
