@@ -61,7 +61,7 @@ def _wakes_below(oom: Oom) -> bool:
     """The allocator's own line comes before the traceback of the call that asked it."""
     crashes = oom.run.crashes if "cumem-oom" in oom.fault.ids and oom.fault.crash is None else ()
     after = (crash for crash in crashes if crash.first > oom.fault.index)
-    return any("wake_up" in crash.functions and "cumem" in crash.root.message for crash in after)
+    return any("wake_up" in crash.functions for crash in after)
 
 
 def _updates(oom: Oom) -> bool:

@@ -10,7 +10,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
-from vllm_doctor.rules.remedies.sentence import quoted
+from vllm_doctor.rules.remedies.sentence import as_it_stands
 from vllm_doctor.rules.say import thing
 
 # What Python raises where an object, a function or a module of another release is not as the caller knows it.
@@ -91,9 +91,7 @@ def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
     if found is None:
         return None
     name = found["package"].replace("_", "-")
-    why = (
-        f"the failing line is of {name}, not of vLLM: a newer release may have mended it, and its project takes reports"
-    )
+    why = f"the failing line is of {name}, not of vLLM: a newer release may have a fix, and its project takes reports"
     change = thing(
         ChangeKind.PACKAGE,
         name if listed(name) is not None else "foreign-package",
@@ -102,5 +100,9 @@ def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
         to=None if listed(name) is not None else name,
         command=f"pip install -U {name}; pip check" if listed(name) is not None else "pip check",
     )
-    title = own_words(case, fault, None) or quoted(case, fault, name) or f"{name} failed in its own code, outside vLLM"
+    title = (
+        own_words(case, fault, None)
+        or as_it_stands(case, fault, name)
+        or f"{name} failed in its own code, outside vLLM"
+    )
     return ForeignProgram(name, title, (*changes_of_state(case, fault), change))

@@ -11,7 +11,7 @@ from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.sentence import quoted
+from vllm_doctor.rules.remedies.sentence import as_it_stands
 
 # By the message's id in the catalogue.
 _TITLES = {
@@ -60,11 +60,11 @@ def refused_option(case: Case, fault: Fault, message: str, changes: Sequence[Cha
         whole = f"{asking} needs --{missing.name}".replace("the launch", "The launch")
         return whole if len(whole) <= excerpt.TITLE else f"The launch needs --{missing.name}"
     if named:
-        return quoted(case, fault, f"--{named[0].name}") or f"vLLM refuses the value of --{named[0].name}"
+        return as_it_stands(case, fault, f"--{named[0].name}") or f"vLLM refuses the value of --{named[0].name}"
     variable = next((change.name for change in changes if change.kind is ChangeKind.ENV), "")
     if variable and variable in message:
         return f"vLLM asks for another value of {variable}"
     if options:
         name = options[0].name
-        return quoted(case, fault, f"--{name}") or f"vLLM refuses what --{name} asks for"
+        return as_it_stands(case, fault, f"--{name}") or f"vLLM refuses what --{name} asks for"
     return ""

@@ -5,7 +5,6 @@ of them holds no more than its evidence does.
 """
 
 from vllm_doctor.knowledge.layers import Layer
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read
 from vllm_doctor.records import excerpt
@@ -51,11 +50,8 @@ _MIXED = "{part} got sizes or types that do not agree"
 _LEAST, _WORDS = 3, 6
 # How short a quoted sentence may be.
 _SHORTEST = 12
-# Where a sentence ends and another begins, and how many words say something.
-_SENTENCES = Pattern(r"[.;] (?=[A-Z])| \(")
+# How many words say something.
 _SAYS = 3
-# What a framework of actors puts before the message of the one that failed.
-_ACTOR = Pattern(r"\[address=[^\]]{1,80}\] ")
 _QUOTES = ("'", '"', "`")
 
 
@@ -95,7 +91,7 @@ def _whole(first: str, by: str) -> str:
     return told if len(told) <= excerpt.TITLE else words
 
 
-def quoted(case: Case, fault: Fault, by: str) -> str:
+def as_it_stands(case: Case, fault: Fault, by: str) -> str:
     """The sentence on something that a change names as well: beside it where a title holds both, else alone."""
     words = _closed(_first_sentence(first_words(case, fault).partition(HIDDEN)[0]))
     if len(words) < _SHORTEST:
@@ -107,7 +103,11 @@ def quoted(case: Case, fault: Fault, by: str) -> str:
 
 
 def _first_sentence(first: str) -> str:
-    return (_SENTENCES.split(first)[0] or "").rstrip(" .:;,")
+    """Up to where another sentence or a bracket begins."""
+    ends = [i for i in range(len(first) - 2) if first[i : i + 2] in {". ", "; "} and first[i + 2].isupper()]
+    bracket = first.find(" (")
+    end = min((*ends, *((bracket,) if bracket > 0 else ())), default=len(first))
+    return first[:end].rstrip(" .:;,")
 
 
 def _closed(words: str) -> str:
@@ -149,7 +149,7 @@ def first_words(case: Case, fault: Fault) -> str:
     root = fault.crash.root
     message = exception_words(case.run.lines, fault.crash, root) if case.run is not None else root.message
     said = next((line.strip() for line in message.splitlines() if line.strip()), "")
-    return excerpt.said(said[head.end() :] if (head := _ACTOR.match(said)) is not None else said)
+    return excerpt.said(said)
 
 
 def _plain(what: str) -> str:
