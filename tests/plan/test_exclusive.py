@@ -4,16 +4,11 @@ import pytest
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_experts import MOE
-from tests.plan.test_refused import settings
+from tests.plan.test_refused import of_the_launch as flags
 
 CONNECTOR = '--kv-transfer-config {"kv_connector":"NixlConnector","kv_role":"kv_both"}'
 GROWS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
-MTP = '--speculative-config {"method":"ngram","num_speculative_tokens":3}'
-
-
-def flags(config, words, version="0.33.0", env=None):
-    _, s, _ = settings(config, words, version, "H100", env=env)
-    return [r.flag for r in s.refusals]
+GUESSED = '--speculative-config {"method":"ngram","num_speculative_tokens":3}'
 
 
 @pytest.mark.parametrize(
@@ -31,7 +26,7 @@ def flags(config, words, version="0.33.0", env=None):
             "--max-cudagraph-capture-size",
             '--max-cudagraph-capture-size 8 --compilation-config {"mode":3}',
         ),
-        (LLAMA_8B, f"--spec-tokens 2 {MTP}", "--spec-tokens", MTP),
+        (LLAMA_8B, f"--spec-tokens 2 {GUESSED}", "--spec-tokens", GUESSED),
         (
             MOE,
             "-dp 2 --data-parallel-hybrid-lb --data-parallel-external-lb --data-parallel-rank 0",

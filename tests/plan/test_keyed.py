@@ -4,14 +4,9 @@ import pytest
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_adapters import QWEN_VL
-from tests.plan.test_refused import settings
+from tests.plan.test_refused import of_the_launch as flags
 
 DRAFTED = '--speculative-config {"method":"ngram","num_speculative_tokens":2,"max_model_len":8192}'
-
-
-def flags(config, words, version="0.33.0", env=None):
-    _, s, _ = settings(config, words, version, "H100", env=env)
-    return [r.flag for r in s.refusals]
 
 
 @pytest.mark.parametrize(

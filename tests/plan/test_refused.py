@@ -29,6 +29,12 @@ def refused(config, flags, version="0.33.0", card="H100"):
     return [r.flag for r in (*s.refusals, *judge(a, s, gpu).refusals)]
 
 
+def of_the_launch(config, flags, version="0.33.0", env=None):
+    """What the launch itself is refused for, whatever the card."""
+    _, s, _ = settings(config, flags, version, env=env)
+    return [r.flag for r in s.refusals]
+
+
 @pytest.mark.parametrize(
     ("config", "flags", "flag", "taken"),
     [

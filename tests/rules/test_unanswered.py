@@ -47,3 +47,13 @@ def test_the_end_is_unknown_and_says_why(end: str, says: str) -> None:
 )
 def test_one_good_answer_after_it_or_a_stop_that_ended_is_ok(end: str) -> None:
     assert verdict(HEALTHY + end) is Verdict.OK
+
+
+def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
+    told = diagnosed(
+        "INFO 05-21 10:20:12 [__init__.py:216] Automatically detected platform cuda.\n"
+        "INFO:     Application startup complete.\n"
+        'INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" 200 OK\n'
+        'INFO:     10.0.0.7:5 - "POST /summarise HTTP/1.1" 200 OK\n'
+    )
+    assert told.verdict is Verdict.UNKNOWN

@@ -22,7 +22,6 @@ ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
 RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = (
-    "platform-name",
     "engine-awaited",
     "server-shutdown",
     "shutdown-marker",

@@ -11,11 +11,8 @@ import msgspec
 SCHEMA = 1
 NAME = "history.sqlite"
 FOLDER = Path("/var/lib/vllm-doctor-guard")
-
-
+# Characters of an event's text that are kept.
 MOST_TEXT = 2000
-
-
 TABLES = """
 CREATE TABLE unit (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE minute (

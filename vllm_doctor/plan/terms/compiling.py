@@ -23,9 +23,9 @@ from vllm_doctor.plan.terms.term import Term
 _NAME = "compiling, embedding table"
 # From where on the copy was seen to stay: two starts of three on compute capability 12 (0.28 on an RTX 5090; 0.30 on an
 # RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16), none of five others.
-_PINNED_FROM = 12.0
+PINNED_FROM = 12.0
 # The least compute capability for which this is known: a Tesla V100 showed nothing of it.
-_COMPILED_FROM = 7.5
+COMPILED_FROM = 7.5
 
 
 def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_stage: bool) -> Term | None:
@@ -35,7 +35,7 @@ def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_
     if s.eager or s.engine != "V1" or not s.does.benchmarks_kernels or not first_stage:
         return None
     seen = a.vision is not None and not s.language_only and not text_only(a, s)
-    if seen or a.encoder_decoder or (capability is not None and capability < _COMPILED_FROM):
+    if seen or a.encoder_decoder or (capability is not None and capability < COMPILED_FROM):
         return None
     rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
     return Term(
@@ -49,6 +49,6 @@ def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_
 def may_stay(terms: Iterable[Term], s: Settings, capability: float | None) -> float:
     """Bytes of the copy that may stay: until 0.31, where no large block is split in the profile's pass, a small block
     cut from a freed one keeps the whole of it (v1/worker/gpu_worker.py, in the words of its own comment)."""
-    if s.expandable or s.does.keeps_profile_whole or (capability or 0.0) < _PINNED_FROM:
+    if s.expandable or s.does.keeps_profile_whole or (capability or 0.0) < PINNED_FROM:
         return 0.0
     return sum(t.bytes for t in terms if t.name == _NAME)

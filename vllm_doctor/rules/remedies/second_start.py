@@ -1,7 +1,8 @@
 """The same launch once more, where the first start compiled inside its profile run and the next one does not."""
 
 from vllm_doctor.knowledge import gpus
-from vllm_doctor.knowledge.version import Version
+from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.terms.compiling import COMPILED_FROM, PINNED_FROM
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -9,10 +10,6 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.kv_cache import TooSmall
 from vllm_doctor.rules.say import thing
 
-# Since 0.11.1 Inductor times combined kernels with copies of their inputs (plan/terms/compiling.py has the sources).
-_COPIES_FROM = Version((0, 11, 1))
-# Until 0.31 the copy may stay on compute capability 12, and what stays is not had back.
-_STAYS_ON, _UNTIL = 12.0, Version((0, 31))
 # Seven starts logged the table within this; it also covers the rounding of the printed figures.
 _NEAR_GIB = 0.06
 _ELEMENT = 2
@@ -38,10 +35,14 @@ def second_start(case: Case, small: TooSmall) -> Change | None:
 def _compiled_here(case: Case) -> bool:
     """Did this start compile, in a release that takes memory for it in the profile run?"""
     run, version = case.run, case.version
-    if run is None or run.engine != "V1" or version is None or version < _COPIES_FROM:
+    if run is None or run.engine != "V1" or version is None:
         return False
-    card = gpus.find(case.gpu_name) if case.gpu_name else None
-    if card is not None and (card.capability or 0.0) >= _STAYS_ON and version < _UNTIL:
+    does, card = behaviour(version), gpus.find(case.gpu_name) if case.gpu_name else None
+    capability = card.capability if card is not None else None
+    if not does.benchmarks_kernels or (capability is not None and capability < COMPILED_FROM):
+        return False
+    # A copy that may stay is not had back (plan/terms/compiling.py).
+    if (capability or 0.0) >= PINNED_FROM and not does.keeps_profile_whole:
         return False
     return run.first("compile-took") is not None and run.first("compiled-before") is None
 
