@@ -32,8 +32,10 @@ DISK_GIB, MEMORY_GIB = 16, 5
 # Two jobs have services of the real vLLM, three in all and 2.6 GiB each; no other job has more than 1 GiB.
 JOB_GIB = 3.5
 WAITING = 3  # so many more jobs than processors: each waits now and then, for a start, a drain, a deadline, an archive
-# Half of what the Python tests take: rooms that read the same scenarios and compile the same patterns.
+# Rooms that one process takes: those that read the same scenarios and compile the same patterns, and those that play
+# tools and playbooks in processes of their own and wait for them.
 OF_LOGS = ("approved", "fuzz", "knowledge", "log", "meta", "records", "redact", "rules", "scenarios")
+OF_PLAYS = ("monitor", "tools")
 
 
 class Job(NamedTuple):
@@ -54,16 +56,17 @@ class Result(NamedTuple):
 
 
 def python_tests() -> list[Job]:
-    """Tests that need no host, in two processes that know nothing of each other.
+    """Tests that need no host, in three processes that know nothing of each other.
 
     Workers of pytest-xdist each collect every test, and hand each report to a third process: more than twice what the
     31,000 small tests take by themselves.
     """
     pytest = [str(BIN / "python"), "-m", "pytest", "--quiet", "-p", "tests.dearest"]
-    of_logs = [f"tests/{room}" for room in OF_LOGS]
-    # The second has every room that the first has not, one that is new as well.
-    others = ["tests", *(f"--ignore={room}" for room in (*of_logs, "tests/sandbox", "tests/site"))]
-    return [Job("python tests of logs", [*pytest, *of_logs], REPO), Job("python tests", [*pytest, *others], REPO)]
+    of_logs, of_plays = ([f"tests/{room}" for room in rooms] for rooms in (OF_LOGS, OF_PLAYS))
+    # The last has every room that the others have not, one that is new as well.
+    others = ["tests", *(f"--ignore={room}" for room in (*of_logs, *of_plays, "tests/sandbox", "tests/site"))]
+    jobs = {"of plays": of_plays, "of logs": of_logs, "": others}
+    return [Job(f"python tests {name}".rstrip(), [*pytest, *words], REPO) for name, words in jobs.items()]
 
 
 def minutes(scenario: Path) -> int:
