@@ -1,6 +1,7 @@
 """playbooks/export_monitoring.yml on the example inventory: no host is asked."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,122 +13,147 @@ from tests.debian import program
 BIN = Path(sys.executable).parent
 REPO = Path(__file__).parents[2]
 WATCHER = Path(__file__).with_name("watcher.yml")
+EXAMPLE = REPO / "inventories/example"
+HOSTS = ("gpu01", "gpu02", "gpu03", "edge01", "watch")
 
 
-def watched(*words: str) -> str:
+@pytest.fixture(scope="module")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The example with four of its twelve hosts: each host of a run is composed, which is half of what a run takes."""
+    folder = tmp_path_factory.mktemp("inventories") / "few"
+    shutil.copytree(REPO / "inventories/example", folder)
+    hosts = (folder / "hosts.yml").read_text()
+    for many, kept in (("gpu[01:04]", "gpu[01:03]"), ("edge[01:08]", "edge[01:01]")):
+        assert many in hosts
+        hosts = hosts.replace(many, kept)
+    (folder / "hosts.yml").write_text(hosts)
+    (folder / "host_vars/gpu04.example.net.yml").unlink()
+    return folder
+
+
+def absent(folder: Path, **states: str) -> Path:
+    """Beside an inventory: hosts that one of the two states takes away, by the state."""
+    file = folder / "absent.yml"
+    hosts = {f"{host}.example.net": {state: "absent"} for state, host in states.items()}
+    file.write_text(json.dumps({"vllm": {"hosts": hosts}}))
+    return file
+
+
+def watched(inventory: Path, *words: str) -> str:
     """What a person sees of playbooks/monitoring.yml with a host that watches beside the example; none is reached."""
-    inventory = ["-i", "inventories/example", "-i", WATCHER]
     hosts = {"ansible_host": "127.0.0.1", "ansible_port": 1, "site_reports": "", "vault_vllm_api_key": "of-a-test"}
-    command = [BIN / "ansible-playbook", *inventory, "playbooks/monitoring.yml", "-e", json.dumps(hosts), *words]
+    named = ["-i", inventory, "-i", WATCHER, "playbooks/monitoring.yml", "-e", json.dumps(hosts)]
+    command = [BIN / "ansible-playbook", *named, *words]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     return " ".join((done.stdout + done.stderr).split())
 
 
-def test_a_limit_with_the_watcher_and_without_a_server_is_refused_since_nobody_would_watch_it() -> None:
-    told = watched("-e", "monitoring_allow_open=true", "--limit", "gpu01.example.net,watch.example.net")
+def test_a_limit_with_the_watcher_and_without_a_server_is_refused_since_nobody_would_watch_it(few: Path) -> None:
+    told = watched(few, "-e", "monitoring_allow_open=true", "--limit", "gpu01.example.net,watch.example.net")
     assert "--limit gpu01.example.net,watch.example.net has watch.example.net of the group monitoring" in told
-    assert "leaves out gpu02.example.net, gpu03.example.net, gpu04.example.net, edge01.example.net" in told
+    assert "leaves out gpu02.example.net, gpu03.example.net, edge01.example.net, whose" in told
     assert "UNREACHABLE" not in told
 
 
-@pytest.mark.parametrize("words", [("--limit", "gpu01.example.net"), ()])
-def test_a_limit_to_servers_alone_and_a_run_without_one_get_as_far_as_the_hosts(words: tuple[str, ...]) -> None:
-    assert "UNREACHABLE" in watched("-e", "monitoring_allow_open=true", *words)
-
-
-def test_the_watcher_is_not_held_up_by_a_host_that_is_to_be_without_vllm(tmp_path: Path) -> None:
-    absent = tmp_path / "absent.yml"
-    absent.write_text("vllm: {hosts: {gpu02.example.net: {site_state: absent}}}\n")
-    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent), "--limit", "all:!gpu02.example.net")
-    assert "UNREACHABLE" in told
-    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent))
+def test_a_limit_to_servers_alone_gets_as_far_as_the_hosts(few: Path) -> None:
+    told = watched(few, "-e", "monitoring_allow_open=true", "--limit", "gpu01.example.net")
     assert "fatal: [gpu01.example.net]: UNREACHABLE" in told
-    assert "fatal: [gpu02.example.net]: UNREACHABLE" not in told
 
 
-def test_a_host_that_is_no_longer_watched_is_left_to_the_last_play(tmp_path: Path) -> None:
-    """Its listener is not judged, no exporter is put on it, and the watcher may be played without it."""
-    absent = tmp_path / "absent.yml"
-    absent.write_text("vllm: {hosts: {gpu02.example.net: {monitoring_state: absent}}}\n")
-    told = watched("-i", str(absent), "--limit", "gpu02.example.net")
-    assert "node-exporter would listen" not in told
-    assert "fatal: [gpu02.example.net]: UNREACHABLE" in told
-    assert told.index("PLAY [Remove what watches from hosts with monitoring_state absent]") < told.index("UNREACHABLE")
-    told = watched("-e", "monitoring_allow_open=true", "-i", str(absent), "--limit", "all:!gpu02.example.net")
+def test_without_a_limit_all_hosts_are_asked_but_those_without_vllm_and_those_that_are_no_longer_watched(
+    few: Path, tmp_path: Path
+) -> None:
+    gone = absent(tmp_path, site_state="gpu02", monitoring_state="gpu03")
+    told = watched(few, "-e", "monitoring_allow_open=true", "-i", str(gone))
+    asked = {host for host in HOSTS if f"fatal: [{host}.example.net]: UNREACHABLE" in told}
+    assert asked == {"gpu01", "edge01"}
+
+
+def test_the_watcher_is_not_held_up_by_hosts_that_are_to_be_without_vllm_or_are_no_longer_watched(
+    few: Path, tmp_path: Path
+) -> None:
+    """Neither is one that Prometheus would no longer ask."""
+    gone = absent(tmp_path, site_state="gpu02", monitoring_state="gpu03")
+    limit = "all:!gpu02.example.net:!gpu03.example.net"
+    told = watched(few, "-e", "monitoring_allow_open=true", "-i", str(gone), "--limit", limit)
     assert "leaves out" not in told
     assert "fatal: [gpu01.example.net]: UNREACHABLE" in told
 
 
-def test_exporters_that_are_open_on_many_hosts_are_one_refusal() -> None:
-    told = watched("--limit", "gpu01.example.net,gpu02.example.net")
+def test_a_host_that_is_no_longer_watched_is_left_to_the_last_play(few: Path, tmp_path: Path) -> None:
+    """Its listener is not judged, and no exporter is put on it."""
+    told = watched(few, "-i", str(absent(tmp_path, monitoring_state="gpu02")), "--limit", "gpu02.example.net")
+    assert "node-exporter would listen" not in told
+    assert "fatal: [gpu02.example.net]: UNREACHABLE" in told
+    assert told.index("PLAY [Remove what watches from hosts with monitoring_state absent]") < told.index("UNREACHABLE")
+
+
+def test_exporters_that_are_open_on_many_hosts_are_one_refusal(few: Path) -> None:
+    told = watched(few, "--limit", "gpu01.example.net,gpu02.example.net")
     assert "gpu01.example.net, gpu02.example.net: node-exporter would listen on 0.0.0.0, which others reach" in told
     assert told.count("which others reach") == 1
 
 
-def play(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    named = ["-i", "inventories/example", "playbooks/export_monitoring.yml", "-e", f"monitoring_export={folder}"]
+def play(inventory: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    named = ["-i", inventory, "playbooks/export_monitoring.yml", "-e", f"monitoring_export={folder}"]
     more = ["-e", '{"site_reports": ""}', "-e", "vault_vllm_api_key=not-in-the-files", *words]
     command = [BIN / "ansible-playbook", *named, *more]
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
 
 
-def test_a_site_with_a_prometheus_takes_the_files(tmp_path: Path) -> None:
-    done = play(tmp_path)
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of the whole example, of which one host is to be without vLLM and one without its exporter."""
+    folder = tmp_path_factory.mktemp("exported")
+    gone = absent(folder, site_state="gpu02", monitoring_state="gpu03")
+    done = play(EXAMPLE, folder / "out", "-i", str(gone))
     assert done.returncode == 0, done.stdout + done.stderr
-    names = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    return folder / "out"
+
+
+def test_a_site_with_a_prometheus_takes_the_files(exported: Path) -> None:
+    names = {str(path.relative_to(exported)) for path in exported.rglob("*") if path.is_file()}
     dashboards = {"dashboards/fleet.json", "dashboards/host.json"}
     assert names == {"rules/vllm.rules.yml", "targets/vllm.json", "targets/node.json", "scrape.yml"} | dashboards
-    targets = json.loads((tmp_path / "targets/vllm.json").read_text())
-    assert len(targets) == 13  # gpu04 has two services
+    targets = json.loads((exported / "targets/vllm.json").read_text())
     (code,) = [one for one in targets if one["labels"]["unit"] == "vllm@code.service"]
     assert code["targets"] == ["gpu04.example.net:8001"]
     assert code["labels"]["model"] == "qwen-coder"
     assert code["labels"]["card"] == "NVIDIA H100 80GB HBM3"
     checked = subprocess.run(
         [program("promtool"), "check", "config", "scrape.yml"],
-        cwd=tmp_path,
+        cwd=exported,
         capture_output=True,
         text=True,
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
-    assert not [path for path in tmp_path.rglob("*") if path.is_file() and "not-in-the-files" in path.read_text()]
+    assert not [path for path in exported.rglob("*") if path.is_file() and "not-in-the-files" in path.read_text()]
 
 
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("-e", "vllm_host=127.0.0.1"), "set vllm_host to an address"),
-        (("-e", '{"monitoring_numbers": {"kv_hihg": 1}}'), "no number of the alerts is called"),
-    ],
-)
-def test_what_cannot_be_watched_is_refused_by_name(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
-    done = play(tmp_path, *words)
+def test_a_host_that_is_to_be_without_vllm_or_its_exporter_is_no_target(exported: Path) -> None:
+    left = ["gpu01", "gpu04", *(f"edge0{at}" for at in range(1, 9))]
+    for name, expected in (("node", left), ("vllm", [*left, "gpu04"])):  # gpu04 has two services
+        targets = json.loads((exported / f"targets/{name}.json").read_text())
+        hosts = [one["labels"]["host"] for one in targets]
+        assert sorted(hosts) == sorted(f"{host}.example.net" for host in expected)
+
+
+def test_a_server_that_nobody_else_reaches_is_refused_by_name(few: Path, tmp_path: Path) -> None:
+    done = play(few, tmp_path, "-e", "vllm_host=127.0.0.1")
     assert done.returncode != 0
-    assert told in " ".join((done.stdout + done.stderr).split())
-
-
-@pytest.mark.parametrize("state", ["site_state", "monitoring_state"])
-def test_a_host_that_is_to_be_without_vllm_or_its_exporter_is_no_target(tmp_path: Path, state: str) -> None:
-    absent = tmp_path / "absent.yml"
-    absent.write_text(f"vllm: {{hosts: {{gpu02.example.net: {{{state}: absent}}}}}}\n")
-    done = play(tmp_path / "out", "-i", str(absent))
-    assert done.returncode == 0, done.stdout + done.stderr
-    for name, count in (("vllm", 12), ("node", 11)):
-        hosts = [one["labels"]["host"] for one in json.loads((tmp_path / f"out/targets/{name}.json").read_text())]
-        assert len(hosts) == count
-        assert "gpu02.example.net" not in hosts
+    assert "set vllm_host to an address" in " ".join((done.stdout + done.stderr).split())
 
 
 def test_files_without_some_hosts_are_refused(tmp_path: Path) -> None:
-    done = play(tmp_path, "--limit", "h100,localhost")
+    done = play(EXAMPLE, tmp_path, "--limit", "h100,localhost")
     assert done.returncode != 0
     assert "--limit h100,localhost: the files have the targets and rules of all hosts" in " ".join(done.stdout.split())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path) -> None:
+def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(few: Path, tmp_path: Path) -> None:
     receivers = [{"name": "a", "type": "webhook", "channl": "b"}, {"type": "slack"}, {"name": "c", "type": "pager"}]
     wrong = {
         "monitoring_numbers": ["kv_high"],
@@ -135,7 +161,7 @@ def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path)
         "monitoring_receivers": receivers,
         "monitoring_keep_days": "many",
     }
-    done = play(tmp_path, "-e", json.dumps(wrong))
+    done = play(few, tmp_path, "-e", json.dumps(wrong))
     assert done.returncode != 0
     told = " ".join(done.stdout.split())
     for words in (
@@ -149,10 +175,11 @@ def test_each_value_that_has_the_wrong_shape_is_named_in_one_run(tmp_path: Path)
         assert words in told
 
 
-def test_the_report_of_a_play_that_failed_on_the_controller_has_no_secret_of_a_host(tmp_path: Path) -> None:
+def test_an_unknown_number_is_refused_by_name_and_the_report_has_no_secret_of_a_host(few: Path, tmp_path: Path) -> None:
     """A play that failed leaves the inventory cut to its own hosts; what is hidden are the secrets of all."""
     wrong = {"monitoring_numbers": {"s3cr3t-of-gpu01": 1}, "site_reports": str(tmp_path / "reports")}
-    done = play(tmp_path, "-e", json.dumps(wrong), "-e", "vault_vllm_api_key=s3cr3t-of-gpu01")
+    done = play(few, tmp_path, "-e", json.dumps(wrong), "-e", "vault_vllm_api_key=s3cr3t-of-gpu01")
+    assert done.returncode != 0
     assert "no number of the alerts is called" in " ".join(done.stdout.split())
     (text,), (file,) = (sorted((tmp_path / "reports").glob(f"*.{kind}")) for kind in ("txt", "json"))
     assert "no number of the alerts is called" in text.read_text()
