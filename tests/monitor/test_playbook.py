@@ -42,8 +42,8 @@ def absent(folder: Path, **states: str) -> Path:
 def watched(inventory: Path, *words: str) -> str:
     """What a person sees of playbooks/monitoring.yml with a host that watches beside the example; none is reached."""
     hosts = {"ansible_host": "127.0.0.1", "ansible_port": 1, "site_reports": "", "vault_vllm_api_key": "of-a-test"}
-    named = ["-i", inventory, "-i", WATCHER, "playbooks/monitoring.yml", "-e", json.dumps(hosts)]
-    command = [BIN / "ansible-playbook", *named, *words]
+    named = ["-i", str(inventory), "-i", str(WATCHER), "playbooks/monitoring.yml", "-e", json.dumps(hosts)]
+    command = [str(BIN / "ansible-playbook"), *named, *words]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     return " ".join((done.stdout + done.stderr).split())
@@ -96,9 +96,9 @@ def test_exporters_that_are_open_on_many_hosts_are_one_refusal(few: Path) -> Non
 
 
 def play(inventory: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    named = ["-i", inventory, "playbooks/export_monitoring.yml", "-e", f"monitoring_export={folder}"]
+    named = ["-i", str(inventory), "playbooks/export_monitoring.yml", "-e", f"monitoring_export={folder}"]
     more = ["-e", '{"site_reports": ""}', "-e", "vault_vllm_api_key=not-in-the-files", *words]
-    command = [BIN / "ansible-playbook", *named, *more]
+    command = [str(BIN / "ansible-playbook"), *named, *more]
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
 
 
