@@ -90,3 +90,11 @@ def test_the_launches_have_options_of_every_kind() -> None:
     wanted = {(0, "bool", False), (1, "str", False), (1, "str", True), ("+", "str", False)}
     assert wanted <= kinds
     assert sum(len(launches(version)) for version in RELEASES) > 500
+
+
+@pytest.mark.parametrize("medium", [*WRITERS, "drop-in"])
+def test_each_middleware_is_kept(medium: str) -> None:
+    at = as_version("0.33.0")
+    line = parse_launch(shlex.split("vllm serve m --middleware mine.Key --port 8001 --middleware api_guard.Guard"), at)
+    assert (line.flags["middleware"], line.notes, line.refusals) == ("mine.Key,api_guard.Guard", (), ())
+    assert written_and_read(line, medium, at).flags["middleware"] == "mine.Key,api_guard.Guard"

@@ -210,12 +210,15 @@ class TestSlices:
         assert row.verdict is verdict
         assert says in f"{row.found} {row.needed}"
 
-    def test_tensor_parallelism_across_slices(self) -> None:
+    @pytest.mark.parametrize(
+        "words", ["--tensor-parallel-size 2", "--tensor-parallel-size=2", "-tp 2", "--tensor-p 2"]
+    )
+    def test_tensor_parallelism_across_slices(self, words: str) -> None:
         intent = Intent(
             driver=True,
             driver_version="580.105.08",
             slices=(("0", ("1g.10gb",)),),
-            launches=(Instance("vllm@main", MODEL, ("--tensor-parallel-size", "2")),),
+            launches=(Instance("vllm@main", MODEL, tuple(words.split())),),
         )
         row = slices_possible(HostToJudge(intent, HostFacts(gpus=(H100,)), table(), date(2026, 11, 21)))
         assert row.verdict is Result.FAIL

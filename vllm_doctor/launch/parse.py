@@ -180,9 +180,11 @@ class _Reading:
             self._value(name, value)
         if not nested:
             now = self.flags.get(name)
-            if before is not None and before != now:
-                self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
             self._check(name, fact, None if switched_off else now)
+            if name in parser.REPEATED and isinstance(before, str) and isinstance(now, str):
+                self.flags[name] = f"{before},{now}"
+            elif before is not None and before != now:
+                self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")
         elif not table.is_known(name) or (fact is not None and fact.exists is False):
             self._check(name, fact, None)
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 
+from vllm_doctor.knowledge import parser
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch import table
 from vllm_doctor.launch.parse import LaunchLine
@@ -25,11 +26,14 @@ def options(flags: Mapping[str, str | bool], version: Version | None = None) -> 
 
 
 def option(name: str, value: str | bool, version: Version | None = None) -> tuple[str, ...]:
-    """One option as words: a switch alone, a list with each item a word, any other with its value."""
+    """One option as words: a switch alone, a list with each item a word, any other with its value; what may be given
+    several times, once for each item."""
     if value is True:
         return (f"--{name}",)
     if value is False:
         return (f"--no-{name}",)
+    if name in parser.REPEATED:
+        return tuple(word for item in items(value) for word in (f"--{name}", item))
     if table.takes(name, version) == "+":
         several = tuple(items(value))
         if len(several) > 1 and not any(item.startswith("-") for item in several):

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 
+from vllm_doctor.knowledge import parser
 from vllm_doctor.launch import quote, table
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import arguments, items
@@ -99,7 +100,8 @@ def shell(words: Sequence[str], env: dict[str, str] | None = None, *, typed: boo
 
 
 def _keyword(name: str, value: str | bool) -> str:
-    if isinstance(value, str) and name != "model" and table.takes(name, None) == "+":
+    several = name in parser.REPEATED or table.takes(name, None) == "+"
+    if isinstance(value, str) and name != "model" and several:
         return f"[{', '.join(map(_literal, items(value)))}]"
     return repr(value) if name == "model" else _literal(value)
 

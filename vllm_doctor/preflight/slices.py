@@ -1,8 +1,9 @@
 """Can the cards be sliced as the inventory declares? (NVIDIA, MIG user guide: supported GPUs and profiles.)"""
 
-import itertools
 import re
 
+from vllm_doctor.launch.parse import parse_words
+from vllm_doctor.launch.values import number
 from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 
 _NAME = "MIG layout"
@@ -21,9 +22,9 @@ def slices_possible(case: HostToJudge) -> Checked:
                     f"GPU {index}: {profile!r}", _LAYOUT, "correct host_settings_mig (nvidia-smi mig -lgip lists them)"
                 )
     for launch in case.intent.launches:
-        if _ranks(launch.words) > 1:
+        if (ranks := _ranks(launch.words)) > 1:
             return _fail(
-                f"{launch.name} with --tensor-parallel-size {_ranks(launch.words)}",
+                f"{launch.name} with --tensor-parallel-size {ranks}",
                 "1: slices have no NVLink between them",
                 "set vllm_tensor_parallel_size: 1, or give up host_settings_mig",
             )
@@ -58,8 +59,9 @@ def _of_card(case: HostToJudge, index: str, profiles: tuple[str, ...]) -> Checke
 
 
 def _ranks(words: tuple[str, ...]) -> int:
-    after = dict(itertools.pairwise(words)).get("--tensor-parallel-size", "1")
-    return int(after) if after.isdigit() else 1
+    """GPUs that one copy of the engine spreads over, as vLLM's parser reads the words."""
+    given = parse_words(words, None).flags.get("tensor-parallel-size")
+    return int(number(given) or 1) if isinstance(given, str) else 1
 
 
 def _fail(found: str, needed: str, action: str) -> Checked:

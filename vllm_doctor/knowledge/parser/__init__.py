@@ -169,6 +169,9 @@ def value_complaint(
     return _no_value_of_it(name, value, judged=judged)
 
 
+# What may be given several times, each time with one more: argparse's "append" (cli_args.py of vllm/entrypoints, 0.5.1
+# to 0.33.0); of every other option vLLM takes the last one.
+REPEATED = frozenset({"middleware"})
 # Options that take any text, of which a table of the release then has the names: (its file, its section).
 _REGISTRIES = {
     "quantization": ("models", "quantizations"),
