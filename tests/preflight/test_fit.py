@@ -210,9 +210,7 @@ class TestSlices:
         assert row.verdict is verdict
         assert says in f"{row.found} {row.needed}"
 
-    @pytest.mark.parametrize(
-        "words", ["--tensor-parallel-size 2", "--tensor-parallel-size=2", "-tp 2", "--tensor-p 2"]
-    )
+    @pytest.mark.parametrize("words", ["--tensor-parallel-size 2", "--tensor-parallel-size=2", "-tp 2", "--tensor-p 2"])
     def test_tensor_parallelism_across_slices(self, words: str) -> None:
         intent = Intent(
             driver=True,
