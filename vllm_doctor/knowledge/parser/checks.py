@@ -11,10 +11,10 @@ import ast
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
-from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.history import Record, history
 from vllm_doctor.knowledge.version import Version
 
 
@@ -50,18 +50,25 @@ _SIGNS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
 def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterator[BrokenCheck]:
     """The release's tests that hold for what was given: of the options (`values` has their names with underscores and
     the values of those that were given, an UnknownValue where it is not known), or of the keys of one class."""
+    for tree, names, record in _tests(of, at):
+        given = tuple(name for name in names if name in values)
+        if given:
+            defaults = record.get("defaults")
+            ask = _Keys(values, defaults if isinstance(defaults, Mapping) else None, at)
+            if ask.value(tree) is True:
+                yield BrokenCheck(given, ask.instead(tree, given[0]), frozenset(names))
+
+
+@lru_cache(maxsize=1024)
+def _tests(of: str, at: Version) -> tuple[tuple[ast.expr, tuple[str, ...], Record], ...]:
+    """A release's tests with their names: each launch that is read asks all of them."""
     table = history("checks", "checks")
     if at not in table.releases:
-        return
-    for key in table.names():
-        if table.exists(key, at) and str(table.value(key, at).get("class", "")) == of:
-            tree, names = _tree(key.removeprefix(f"{of}: "))
-            given = tuple(name for name in names if name in values)
-            if given:
-                defaults = table.value(key, at).get("defaults")
-                ask = _Keys(values, defaults if isinstance(defaults, Mapping) else None, at)
-                if ask.value(tree) is True:
-                    yield BrokenCheck(given, ask.instead(tree, given[0]), frozenset(names))
+        return ()
+    here = ((key, table.value(key, at)) for key in table.names() if table.exists(key, at))
+    return tuple(
+        (*_tree(key.removeprefix(f"{of}: ")), record) for key, record in here if str(record.get("class", "")) == of
+    )
 
 
 @cache

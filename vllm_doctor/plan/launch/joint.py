@@ -152,10 +152,11 @@ def refusals(
     What asks for an option of `told` is left out: its value is refused already, and one mistake is said once."""
     if gpu is not None and gpu.backend != "CUDA":
         return
-    for test, record, options in _tests(version):
-        if options.isdisjoint(flags):
-            continue
-        launch, tree = _Launch(record, flags, {**facts, "version": version}), _tree(test)
+    tests, asked_of = _tests(version), _asked_of(version)
+    facts = {**facts, "version": version}
+    for number in sorted({number for option in flags for number in asked_of.get(option, ())}):
+        test, record, _ = tests[number]
+        launch, tree = _Launch(record, flags, facts), _tree(test)
         if launch.value(tree) is True:
             names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
             if names and told.isdisjoint(f"--{launch.option(name)}" for name in names):
@@ -171,6 +172,16 @@ def _tests(version: Version) -> tuple[tuple[str, Mapping[str, object], frozenset
     return tuple(
         (test, record, frozenset(_asked(test, _Launch(record, {}, {"version": version})))) for test, record in found
     )
+
+
+@cache
+def _asked_of(version: Version) -> Mapping[str, tuple[int, ...]]:
+    """By option, the tests of a release that ask of it: a launch has few of the options."""
+    found: dict[str, list[int]] = {}
+    for number, (_, _, options) in enumerate(_tests(version)):
+        for option in options:
+            found.setdefault(option, []).append(number)
+    return {option: tuple(numbers) for option, numbers in found.items()}
 
 
 @cache

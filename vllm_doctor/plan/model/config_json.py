@@ -6,8 +6,10 @@ a hostile file ends in one clear sentence and never in a traceback, a huge loop 
 
 from __future__ import annotations
 
+import json
 import stat
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 
@@ -23,11 +25,23 @@ class ConfigError(Exception):
 
 
 class Section:
-    """One object of a config, with the path to it for messages."""
+    """One object of a config, with the path to it for messages. Two with one text are one: what was found out about a
+    config stands for each launch that is planned with it."""
 
     def __init__(self, values: Mapping[str, object], path: str = "config.json") -> None:
         self.values = values
         self.path = path
+
+    @cached_property
+    def _told(self) -> tuple[str, str]:
+        # As text: to Python 1, 1.0 and true are equal, and what is said of them is not.
+        return self.path, json.dumps(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Section) and self._told == other._told)
+
+    def __hash__(self) -> int:
+        return hash(self._told)
 
     def _fail(self, key: str, value: object, needed: str) -> ConfigError:
         return ConfigError(f"{self.path}: {key} is {excerpt.value(value)}; needed: {needed}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.attention import attention_of, latent_attention
@@ -71,8 +72,10 @@ def _width(text: Section, hidden: int, model_type: str) -> int:
     return text.whole(*keys, low=0, high=10_000_000, default=other)
 
 
+@lru_cache(maxsize=16)
 def describe(top: Section) -> Architecture:
-    """The architecture of a config.json. Raises ConfigError, naming key and value, for what cannot be a model."""
+    """The architecture of a config.json. Raises ConfigError, naming key and value, for what cannot be a model. Kept: a
+    search asks for one model with each launch that it tries."""
     if top.has("_diffusers_version", "_class_name"):
         raise ConfigError(
             f"{top.path}: _class_name is {top.values.get('_class_name')!r}, a diffusion model; needed: a language model"
