@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.playbook import play
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 # What the judge says of hosts that nobody has: their answers are given, everything else is site.yml's own way.
 PLAY: list[dict[str, object]] = [
@@ -83,23 +85,9 @@ def judged(
     encrypt = [Path(sys.executable).with_name("ansible-vault"), "encrypt", "--vault-password-file", password, vault]
     subprocess.run(encrypt, check=True, capture_output=True)
     (folder / "play.yml").write_text(yaml.safe_dump(PLAY))
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-    }
-    program = shutil.which("ansible-playbook", path=path)
-    assert program is not None
-    done = subprocess.run(
-        [program, "-i", folder / "mine", folder / "play.yml", "--vault-password-file", password, "-v", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env=environment,
-    )
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+    given = ["-i", folder / "mine", folder / "play.yml", "--vault-password-file", password, "-v", *words]
+    done = play(given, env=environment)
     return done.stdout + done.stderr
 
 

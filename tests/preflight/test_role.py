@@ -2,15 +2,13 @@
 
 import json
 import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
 
 from tests.plan.models import LLAMA_8B
+from tests.playbook import play
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PLAY = """
@@ -172,17 +170,11 @@ def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
     for name, values in hosts.items():
         (folder / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(values))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": dict.fromkeys(hosts, None)}}))
-    playbook = shutil.which("ansible-playbook", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert playbook is not None
-    done = subprocess.run(
-        [playbook, "-i", folder / "hosts.yml", folder / "play.yml", "-v"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = play(
+        ["-i", folder / "hosts.yml", folder / "play.yml", "-v"],
         cwd=folder,
         env={
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "ANSIBLE_COLLECTIONS_PATH": str(REPOSITORY / "collections"),
             "ANSIBLE_STDOUT_CALLBACK": "ansible.posix.json",
         },

@@ -3,13 +3,14 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.playbook import play
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GOOD: dict[str, object] = {
@@ -43,23 +44,8 @@ def played(folder: Path, extra: dict[str, object] | None = None, **more: object)
 
 def run(inventory: Path, *words: str, playbook: Path | str = "site.yml") -> str:
     """What a person sees of a run of site.yml, or another playbook, with an inventory."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    program = shutil.which("ansible-playbook", path=path)
-    assert program is not None
-    environment = {
-        **os.environ,
-        "PATH": path,
-        "ANSIBLE_NOCOLOR": "1",
-        "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"),
-    }
-    done = subprocess.run(
-        [program, "-i", inventory, playbook, *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
-        env=environment,
-    )
+    environment = {**os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg")}
+    done = play(["-i", inventory, playbook, *words], env=environment)
     return done.stdout + done.stderr
 
 

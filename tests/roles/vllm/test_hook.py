@@ -2,14 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+
+from tests.playbook import play
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 PLAY = """
@@ -52,21 +52,9 @@ def balancer() -> Iterator[str]:
 
 def played(folder: Path, url: str, event: str = "before") -> tuple[int, str]:
     """The exit code of a run that tells this URL, and what a person sees, on one line."""
-    play = folder / "play.yml"
-    play.write_text(PLAY)
-    done = subprocess.run(
-        [
-            Path(sys.executable).parent / "ansible-playbook",
-            "-i",
-            "gpu01,",
-            play,
-            "-e",
-            json.dumps({f"vllm_hook_{event}": url, "event": event}),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=REPOSITORY,
+    (folder / "play.yml").write_text(PLAY)
+    done = play(
+        ["-i", "gpu01,", folder / "play.yml", "-e", json.dumps({f"vllm_hook_{event}": url, "event": event})],
         env={**os.environ, "ANSIBLE_CONFIG": str(REPOSITORY / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
     )
     return done.returncode, " ".join((done.stdout + done.stderr).split())

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import tests.doctor
+from tests import playbook
 from tests.plan.models import LLAMA_8B
 from tests.roles.vllm.test_plan import SIM
 
@@ -64,11 +65,8 @@ def play(tmp_path):
             "VLLM_DOCTOR_STATE": str(tmp_path / "state"),
             "ANSIBLE_COLLECTIONS_PATH": str(REPO / "collections"),
         }
-        program = Path(sys.executable).with_name("ansible-playbook")
-        done = subprocess.run(
-            [program, tmp_path / "play.yml", "-i", "localhost,", "-e", f"program={tmp_path}/vllm-doctor site_reports="],
-            cwd=REPO, env=env, capture_output=True, text=True, timeout=300, check=False,
-        )  # fmt: skip
+        given = f"program={tmp_path}/vllm-doctor site_reports="
+        done = playbook.play([tmp_path / "play.yml", "-i", "localhost,", "-e", given], env=env)
         return done.returncode, done.stdout + done.stderr
 
     return run

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.plan.models import LLAMA_8B
+from tests.playbook import play
 from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge import gpus
 
@@ -179,21 +180,9 @@ def role(tmp_path, host, model):
             "vllm_gpus": ["GPU-11111111-2222-3333-4444-000000000000"],
             "site_reports": "",
         } | variables
-        done = subprocess.run(
-            [
-                Path(sys.executable).with_name("ansible-playbook"),
-                tmp_path / "play.yml",
-                "-i",
-                "localhost,",
-                "-e",
-                json.dumps(given),
-            ],
-            cwd=Path(__file__).parents[3],
+        done = play(
+            [tmp_path / "play.yml", "-i", "localhost,", "-e", json.dumps(given)],
             env=host.env | {"ANSIBLE_COLLECTIONS_PATH": str(Path(__file__).parents[3] / "collections")},
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
         )
         rendered = (tmp_path / "unit").read_text() if done.returncode == 0 else ""
         return done.returncode, done.stdout + done.stderr, rendered

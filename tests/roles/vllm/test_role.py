@@ -3,13 +3,11 @@
 import itertools
 import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import yaml
 
+from tests.playbook import play
 from tests.roles.vllm.plugins import REPO
 
 PLAY = """
@@ -44,15 +42,11 @@ def blocks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     for name, values in hosts.items():
         (folder / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(values, sort_keys=True))
     (folder / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": dict.fromkeys(hosts, None)}}))
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = play(
+        ["-i", "hosts.yml", "play.yml"],
         cwd=folder,
         env={
             **os.environ,
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "ANSIBLE_COLLECTIONS_PATH": str(REPO / "collections"),
             "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
             "ANSIBLE_NOCOLOR": "1",
