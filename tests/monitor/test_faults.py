@@ -180,13 +180,13 @@ class Prometheus:
         self.log.close()
 
 
-def jobs(servers: list[Vllm]) -> list[dict[str, Any]]:
+def jobs(servers: list[Vllm], text: Text) -> list[dict[str, Any]]:
     """What is scraped: the servers, and the text file of a host."""
     targets = [
         {"targets": [f"127.0.0.1:{s.port}"], "labels": {"host": s.name, "unit": "vllm@main.service"}} for s in servers
     ]
-    text = [{"targets": [f"127.0.0.1:{TEXT.port}"], "labels": {"host": "h"}}]
-    return [{"job_name": "vllm", "static_configs": targets}, {"job_name": "node", "static_configs": text}]
+    told = [{"targets": [f"127.0.0.1:{text.port}"], "labels": {"host": "h"}}]
+    return [{"job_name": "vllm", "static_configs": targets}, {"job_name": "node", "static_configs": told}]
 
 
 class Text(Vllm):
@@ -195,9 +195,6 @@ class Text(Vllm):
     def page(self) -> str:
         told = msgspec.structs.replace(diagnosis(finding(title=HOSTILE)), memory_use=MEMORY)
         return prometheus_text.text([told], time.time(), rows=host_rows([snapshot()]))
-
-
-TEXT = Text("text")
 
 
 # Alert that must come → the fault.
@@ -228,7 +225,8 @@ def fired(folder: Path) -> Iterator[Seen]:
     """Every fault once, all at the same time, each on a server of its own."""
     servers = {name: Vllm(name) for name in (*FAULTS, KILLED, HUNG, "busy")}
     servers["idle"] = Vllm("idle", load=False)
-    prometheus = Prometheus(folder, jobs(list(servers.values())), fast_rules())
+    text = Text("text")
+    prometheus = Prometheus(folder, jobs(list(servers.values()), text), fast_rules())
     try:
         time.sleep(26)  # VllmNoRequests looks back on an hour and 20 minutes of use: 24 s
         began: dict[str, float] = {}
@@ -246,8 +244,8 @@ def fired(folder: Path) -> Iterator[Seen]:
         yield Seen(prometheus.firing(), began, prometheus)
     finally:
         prometheus.stop()
-        for server in servers.values():
-            server.http.server_close()
+        for server in (*servers.values(), text):
+            server.kill()
 
 
 def test_from_fault_to_alert(tmp_path: Path) -> None:
