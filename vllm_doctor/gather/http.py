@@ -9,6 +9,7 @@ import msgspec
 from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.together import Task
 from vllm_doctor.records import excerpt
+from vllm_doctor.records.host import SENT_NOTHING
 from vllm_doctor.records.reading import Known
 
 CHUNK = 1 << 16
@@ -129,7 +130,7 @@ def _opens(url: str, given: Pass | Login) -> tuple[dict[str, str], dict[str, Any
 
 
 def _silent(url: str, deadline_s: float) -> NoResponse:
-    return NoResponse(f"{url} accepted the connection and sent nothing within {deadline_s:g} s", connected=True)
+    return NoResponse(f"{url} {SENT_NOTHING} within {deadline_s:g} s", connected=True)
 
 
 def _dripped(url: str, deadline_s: float) -> NoResponse:

@@ -40,6 +40,7 @@ from vllm_doctor.gather.unit_files import is_rendered, settings
 from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked
 from vllm_doctor.gather.worker import Worker, collect
+from vllm_doctor.launch.port import port_of
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import (
@@ -211,11 +212,11 @@ def _snapshot(chosen: Found, deadline_s: float, *, canary: bool | None) -> _Read
     scraped: Task[Reading[Metrics]] = Task(lambda: _metrics(base, state, 2 * HTTP_S, given))
     runs = journal.invocations(state.name, deadline_s)
     machine: Task[Machine | None] = Task(
-        partial(procfs.machine, main_pid=pid, port=probe.port_of(flags), folders=_folders(launch, env))
+        partial(procfs.machine, main_pid=pid, port=port_of(flags), folders=_folders(launch, env))
     )
     stands: Task[tuple[tuple[Setting, ...], bool]] = Task(lambda: (settings(state), is_rendered(state)))
     answered = asked.result(until, None)
-    if base is not None and state.running and answered is not None and "sent nothing" in (answered.health_error or ""):
+    if base is not None and state.running and answered is not None and answered.silent:
         # A busy server may be slow; only one that stays silent for seconds is called silent.
         answered = probe.probe(base, deadline_s=SILENCE_S, given=given)
     healthy = answered is not None and answered.health_status == 200

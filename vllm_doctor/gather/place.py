@@ -26,6 +26,7 @@ from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.probe import CANARY_S, HTTP_S, SILENCE_S
 from vllm_doctor.gather.target import Target
 from vllm_doctor.gather.together import Task
+from vllm_doctor.launch.port import port_of
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Missing, Subject
 from vllm_doctor.records.host import Launch, Machine, Metrics, Probe, Process
@@ -116,7 +117,7 @@ def _log(seen: Inspected, deadline_s: float) -> Reading[Log]:
 
 def base_url(seen: Inspected, flags: dict[str, str | bool]) -> str | None:
     """Where the container's server is reached from this host: a published port, the host's network, its address."""
-    inside = probe.port_of(flags)
+    inside = port_of(flags)
     scheme = (probe.base_url(flags) or "http").partition(":")[0]
     if _elsewhere(seen.container):
         return None  # the cluster's network is not this machine's
@@ -127,7 +128,7 @@ def base_url(seen: Inspected, flags: dict[str, str | bool]) -> str | None:
 
 def _ask(base: str, launch: Reading[Launch], given: Pass, *, canary: bool | None) -> Probe:
     found = probe.probe(base, deadline_s=HTTP_S, given=given)
-    if "sent nothing" in (found.health_error or ""):
+    if found.silent:
         found = probe.probe(base, deadline_s=SILENCE_S, given=given)
     if canary is not False and found.health_status == 200:
         known = launch.value if isinstance(launch, Known) else Launch((), None, {})
@@ -194,7 +195,7 @@ def of_process(pid: int, *, canary: bool | None) -> _Read:
     given = Pass(env.get("VLLM_API_KEY"), probe.certificate_of(flags))
     answered = _ask(base, launch, given, canary=canary) if base else None
     written = procfs.output_of(pid)
-    machine = procfs.machine(main_pid=pid, port=probe.port_of(flags), folders=["/"])
+    machine = procfs.machine(main_pid=pid, port=port_of(flags), folders=["/"])
     own = _family(pid, machine.processes)
     shot = Snapshot(
         taken_at=_now(),

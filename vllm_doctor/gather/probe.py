@@ -1,7 +1,6 @@
 """Asks the server itself: does /health answer, which models does it name, does a completion come back."""
 
 import json
-import re
 from collections.abc import Mapping
 
 from msgspec.structs import replace
@@ -9,6 +8,7 @@ from msgspec.structs import replace
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get, get_keyed
 from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.knowledge import serving
+from vllm_doctor.launch.port import port_of
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Launch, Probe
 from vllm_doctor.records.reading import Unknown
@@ -31,12 +31,6 @@ def base_url(flags: Mapping[str, str | bool]) -> str | None:
     host = host if isinstance(host, str) and host not in {"0.0.0.0", "::", "*", "[::]"} else "127.0.0.1"  # noqa: S104
     scheme = "https" if isinstance(flags.get("ssl-certfile") or flags.get("ssl-keyfile"), str) else "http"
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port_of(flags)}"
-
-
-def port_of(flags: Mapping[str, str | bool]) -> int:
-    """The launch's port; 8000 is vLLM's own."""
-    text = flags.get("port")
-    return int(text) if isinstance(text, str) and re.fullmatch("[0-9]{1,5}", text) and 0 < int(text) < 65536 else 8000
 
 
 def certificate_of(flags: Mapping[str, str | bool]) -> str | None:

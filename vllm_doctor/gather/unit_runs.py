@@ -14,7 +14,7 @@ from vllm_doctor.gather.together import Task
 from vllm_doctor.log.match import anchors, says
 from vllm_doctor.log.read.lines import earlier_kv, log_of_lines
 from vllm_doctor.records.host import Kernel
-from vllm_doctor.records.log import Log, RunLines
+from vllm_doctor.records.log import EARLIER_RUN, Log, RunLines
 from vllm_doctor.records.reading import Known, Reading, Unknown
 
 # Two runs before this one are the fewest that show a trend; more than this many add nothing to it.
@@ -96,7 +96,7 @@ def _before(runs: tuple[journal.Invocation, ...]) -> tuple[str, ...]:
     told: list[str] = []
     for run in reversed(runs[-5:]):
         ends = [line for line in run.said if says(line, "systemd-run-end")]
-        told.append(f"earlier run {run.invocation[:8]}: {'; '.join(ends) if ends else 'no end was recorded'}")
+        told.append(f"{EARLIER_RUN} {run.invocation[:8]}: {'; '.join(ends) if ends else 'no end was recorded'}")
     return tuple(told)
 
 

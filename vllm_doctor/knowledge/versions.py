@@ -221,6 +221,19 @@ def default_utilization(version: Version | str) -> float:
     return fact.default
 
 
+# The largest fraction that leaves a driver's context its part.
+HIGHEST_UTILIZATION = 0.97
+
+
+@cache
+def default_port() -> int:
+    """--port when not given; no release has another."""
+    fact = flag("port", newest_known())
+    if fact is None or not isinstance(fact.default, int):
+        raise TypeError("the data has no default of port")
+    return fact.default
+
+
 Engine = Literal["V0", "V1"]
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from vllm_doctor.knowledge import parser
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.launch import quote, table
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.launch.write import arguments, items
@@ -24,7 +25,7 @@ def docker(line: LaunchLine, *, image: str = IMAGE) -> str:
     not the same in every release."""
     env = [word for name, value in line.env.items() for word in ("-e", f"{name}={value}")]
     port = line.flags.get("port")
-    port = port if isinstance(port, str) else "8000"
+    port = port if isinstance(port, str) else str(default_port())
     words = ("docker", "run", "--rm", "--gpus", "all", "--ipc=host", "-p", f"{port}:{port}", *env)
     return shell((*words, "--entrypoint", "vllm", image, "serve", *arguments(line)))
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.knowledge.compat import DriverFit, Table, numbers
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.preflight.existence import toolkit_released
 from vllm_doctor.preflight.launches import launches
 from vllm_doctor.preflight.records import (
@@ -218,7 +219,7 @@ def _ports(values: Mapping[str, object]) -> tuple[int, ...]:
     named = _integers(values.get("preflight_ports"))
     if named:
         return tuple(named)
-    common = values.get("vllm_port", 8000)
+    common = values.get("vllm_port", default_port())
     instances = _rows(values.get("vllm_instances")) or [{}]
     return tuple(dict.fromkeys(_integers([instance.get("port", common) for instance in instances])))
 

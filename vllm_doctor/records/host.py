@@ -256,6 +256,10 @@ class Machine(msgspec.Struct, frozen=True):
     program: Program | None = None
 
 
+# What `gather.http` says of such a server.
+SENT_NOTHING = "accepted the connection and sent nothing"
+
+
 class Probe(msgspec.Struct, frozen=True):
     """Whether the server answers: /health's status code and whether a real completion came back; None is not asked.
 
@@ -275,4 +279,15 @@ class Probe(msgspec.Struct, frozen=True):
     keyless_beside: int | None = None
     untried: str = ""
     turned_away: bool = False
+
+    @property
+    def silent(self) -> bool:
+        """Did the server accept the connection and send nothing?"""
+        return SENT_NOTHING in (self.health_error or "")
+
+    @property
+    def refused(self) -> bool:
+        """Did the host refuse the connection: does nobody listen?"""
+        return "refused" in (self.health_error or "")
+
     advanced: bool | None = None

@@ -30,6 +30,10 @@ class RunLines(msgspec.Struct, frozen=True):
     skipped_bytes: int = 0
 
 
+# How a note on an earlier run begins; its invocation and its end follow.
+EARLIER_RUN = "earlier run"
+
+
 class Log(msgspec.Struct, frozen=True):
     """The last run, which is judged, and how many came before it.
 

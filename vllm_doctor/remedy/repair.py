@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
 from vllm_doctor.records.host import OF_CONFIG_FILE, Machine, Program, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known
@@ -254,7 +255,7 @@ def _port(diagnosis: Diagnosis, machine: Machine | None) -> _Told:
     if machine is None:
         return _Told()
     found = placed(diagnosis.launch, "port")
-    port = found[-1].rpartition("=")[2] if found is not None else "8000"
+    port = found[-1].rpartition("=")[2] if found is not None else str(default_port())
     held = [one for one in machine.listeners if str(one.port) == port]
     if not held:
         return _Told((f"port {port} is free again",), deed=_START, starts=True)

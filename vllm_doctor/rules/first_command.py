@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from vllm_doctor.knowledge import hub, versions
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -190,7 +191,7 @@ def _restart(case: Case, *_: object) -> str:
 
 
 def _url(case: Case) -> str:
-    return f"http://127.0.0.1:{case.count('port') or 8000}"
+    return f"http://127.0.0.1:{case.count('port') or default_port()}"
 
 
 def _guarded(case: Case, *_: object) -> str:

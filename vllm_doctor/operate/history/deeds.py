@@ -12,9 +12,10 @@ import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.operate.history.store_format import UnitEvent
+from vllm_doctor.records import folders
 from vllm_doctor.records.reading import Known
 
-FOLDER = Path("/var/lib/vllm-doctor")
+FOLDER = folders.STATE
 _NAME = "deeds.jsonl"
 # With a moment behind it: what was put there takes itself away then.
 UNTIL = "holds until"

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.operate.tune.decide import Measured, TrialSetting
+from vllm_doctor.records import folders
 
 CUT_OFF = "an earlier run was interrupted during this trial and recorded no reason"
 
@@ -27,7 +28,7 @@ def key(argv: tuple[str, ...], version: str, *shape: object) -> str:
 
 def state_file(unit: str) -> Path:
     """The state's file."""
-    folder = Path(os.environ.get("VLLM_DOCTOR_STATE") or "/var/lib/vllm-doctor")
+    folder = Path(os.environ.get("VLLM_DOCTOR_STATE") or folders.STATE)
     return folder / f"tune-{unit.removesuffix('.service').replace('/', '-')}.json"
 
 

@@ -21,7 +21,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.config_json import MAX_BYTES
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.record import Prediction
-from vllm_doctor.records import reading
+from vllm_doctor.records import folders, reading
 
 SCHEMA_VERSION = 2
 KEEP = 500
@@ -86,7 +86,7 @@ def folder() -> Path:
     if given:
         return Path(given)
     if os.geteuid() == 0:
-        return Path("/var/lib/vllm-doctor")
+        return folders.STATE
     return Path(os.environ.get("XDG_STATE_HOME", str(Path.home() / ".local/state"))) / "vllm-doctor"
 
 

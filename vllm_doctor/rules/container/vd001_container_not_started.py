@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
@@ -129,7 +130,7 @@ def _command(container: Container, said: dict[str, str]) -> Change:
 
 
 def _port(_: Container, said: dict[str, str]) -> Change:
-    port = said.get("port") or said.get("bound") or "8000"
+    port = said.get("port") or said.get("bound") or default_port()
     return _change("host-port", f"port {port} of the host is taken; stop what holds it, or publish another port",
                    f"ss -ltnp 'sport = :{port}'")  # fmt: skip
 

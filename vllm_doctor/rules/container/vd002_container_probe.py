@@ -2,6 +2,7 @@
 
 import math
 
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.match import read
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -90,7 +91,7 @@ def _readiness(case: Case, container: Container, why: str) -> Change:
         to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
         told = "a server that is busy answers /health late"
         return _probe(container, "readiness", Direction.RAISE, told, {"timeoutSeconds": to})
-    port = case.count("port") or 8000
+    port = case.count("port") or default_port()
     before = " ".join(filter(None, (check.asks, f"port {check.port}" * bool(check.port)))) if check is not None else ""
     told = "vLLM answers /health without a key; other paths and other ports do not say whether it serves"
     fields: dict[str, object] = {"httpGet": {"path": "/health", "port": port}}
@@ -127,7 +128,7 @@ def _probe(
 def _asks(container: Container) -> dict[str, object]:
     known = next((c for c in container.checks if c.asks and c.port), None)
     if known is None:
-        return {"path": "/health", "port": 8000}
+        return {"path": "/health", "port": default_port()}
     return {"path": known.asks.split()[-1], "port": int(known.port) if known.port.isdigit() else known.port}
 
 

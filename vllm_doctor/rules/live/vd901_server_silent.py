@@ -51,7 +51,7 @@ def judge(case: Case) -> Outcome:
             return _without_engine(case, unit.name, gone)
     if probe.health_status is not None:
         return Clear(f"/health answers {probe.health_status}")
-    if "sent nothing" not in (probe.health_error or ""):
+    if not probe.silent:
         return NotHere("no process listens on the port")
     stuck = [p for p in mine if p.state in _STUCK and (p.pid == unit.main_pid or p.name.startswith("VLLM"))]
     evidence = [Evidence("probe", f"{unit.name}, /health", probe.health_error or "")]

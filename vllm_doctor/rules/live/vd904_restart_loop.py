@@ -3,6 +3,7 @@
 import shlex
 
 from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.log import EARLIER_RUN
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -31,7 +32,7 @@ def judge(case: Case) -> Outcome:
             "systemd", unit.name, f"NRestarts={unit.restarts} Result={unit.result} ActiveState={unit.active_state}"
         )
     ]
-    evidence += [Evidence("journal", unit.name, note) for note in run.log.notes if note.startswith("earlier run")]
+    evidence += [Evidence("journal", unit.name, note) for note in run.log.notes if note.startswith(EARLIER_RUN)]
     evidence += [case.line(len(run.lines) - 1)] if run.lines else []
     word = shlex.quote(unit.name)
     return finding(

@@ -101,7 +101,7 @@ def _engine(case: Case, waits: Sequence[Hit], minutes: int) -> Finding:
 
 def _nobody_listens(probe: Probe | None) -> bool:
     """A busy host may not ask, or be answered, in time: that is no start."""
-    return probe is not None and "refused" in (probe.health_error or "")
+    return probe is not None and probe.refused
 
 
 RULE = rule(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
@@ -38,7 +39,7 @@ def _made(change: Change | None) -> tuple[Change, ...]:
 
 def _sleep(case: Case) -> Change:
     why = "level 2 keeps no copy of the weights in host memory; load the weights again after the wake-up"
-    command = f"curl -X POST 'http://127.0.0.1:{case.count('port') or 8000}/sleep?level=2'"
+    command = f"curl -X POST 'http://127.0.0.1:{case.count('port') or default_port()}/sleep?level=2'"
     return thing(ChangeKind.OS, "sleep-level", Direction.SET, why, to=2, before=1, command=command)
 
 

@@ -12,8 +12,6 @@ from vllm_doctor.rules.gates.free_memory import Shortage
 from vllm_doctor.rules.gates.out_of_memory import refused_though_free
 from vllm_doctor.rules.say import set_flag
 
-# The largest fraction that leaves a driver's context its part.
-HIGHEST = 0.97
 # What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
 SPARE_GIB = 0.5
 # What other start-up steps may take before the check on the next start (a driver context is 0.3 to 0.6 GiB).
@@ -61,7 +59,10 @@ def _smaller_pool(case: Case, now: float, torch: TorchOom | None, why: str) -> C
 def _larger_pool(case: Case, now: float, missing: float) -> Change | None:
     """Where the KV cache was given in bytes, the fraction adds nothing to it."""
     to = math.ceil((now / GIB + missing) * 1024) * 2**20
-    if case.total_gib is not None and to / GIB + (case.weights_gib or 0.0) > HIGHEST * case.total_gib:
+    if (
+        case.total_gib is not None
+        and to / GIB + (case.weights_gib or 0.0) > versions.HIGHEST_UTILIZATION * case.total_gib
+    ):
         return None
     why = f"{now / GIB:.2f} + {missing:.2f} GiB: gpu_memory_utilization does not count beside it"
     return set_flag(case, "kv-cache-memory-bytes", to, Direction.RAISE, why)
@@ -85,7 +86,7 @@ def by_share(case: Case, size: float | None, direction: Direction, why: str) -> 
         default = min(default, versions.default_utilization(versions.sampled()[0]))  # which release it is, is not known
     by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
     down = direction is Direction.LOWER
-    to = round(default - by if down else min(default + by, HIGHEST), 2)
+    to = round(default - by if down else min(default + by, versions.HIGHEST_UTILIZATION), 2)
     if to <= 0.05:
         return None
     whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
@@ -109,11 +110,11 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
         if fraction >= 0.9:
             return (
                 None
-                if fraction >= HIGHEST
+                if fraction >= versions.HIGHEST_UTILIZATION
                 else set_flag(
                     case,
                     "gpu-memory-utilization",
-                    HIGHEST,
+                    versions.HIGHEST_UTILIZATION,
                     Direction.RAISE,
                     (
                         f"{fraction:g} ({source}) leaves {1 - fraction:.0%} of the GPU unused; the size of the GPU is "
@@ -121,7 +122,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     ),
                 )
             )
-        wanted = min(0.92, round(fraction + max(0.1, missing / 24), 2))
+        wanted = min(versions.default_utilization(versions.newest_known()), round(fraction + max(0.1, missing / 24), 2))
         return set_flag(
             case,
             "gpu-memory-utilization",
@@ -132,7 +133,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                 "share of the GPU that is really free"
             ),
         )
-    wanted = min(HIGHEST, math.ceil((fraction * total + missing) / total * 100) / 100)
+    wanted = min(versions.HIGHEST_UTILIZATION, math.ceil((fraction * total + missing) / total * 100) / 100)
     if wanted <= fraction:
         return None
     why = f"({fraction * total:.2f} + {missing:.2f}) / {total:.2f}: the budget grows by what is missing"

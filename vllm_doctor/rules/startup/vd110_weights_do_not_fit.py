@@ -1,5 +1,6 @@
 """VD110: the weights do not fit the card."""
 
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, default_utilization, newest_known
 from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
@@ -15,12 +16,9 @@ from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Graphs and run-time buffers go a little beyond the budget; this is more than they do.
 _OVER = 1.1
-# A fraction above this leaves less than the driver's context and NCCL take.
-_FULL = 0.97
 # So much of the card is torch's and so little of that unused only while tensors are made that stay; a pass or a step
 # leaves what it freed. Buffers of a step are larger than a tensor of one layer.
 _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
-_USUAL = 0.92
 # How V1's runner loads the draft, after the model.
 _DRAFTER = "drafter.load_model("
 # What a process holds that fills a card with weights: the last tensor and contexts take the rest.
@@ -133,7 +131,7 @@ def _full_at_start(oom: Oom) -> bool:
     if torch is None or torch.total is None or torch.allocated is None or torch.private_pools is not None:
         return False
     failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.run.deaths)
-    return failed and torch.allocated > _FULL * torch.total
+    return failed and torch.allocated > HIGHEST_UTILIZATION * torch.total
 
 
 def _nothing_freed(case: Case, oom: Oom) -> bool:
@@ -142,7 +140,11 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
     torch, asked = oom.torch, case.number("gpu-memory-utilization")
     if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
         return False
-    if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > _USUAL):
+    if (
+        torch.private_pools is not None
+        or oom.run.served(-1)
+        or (asked is not None and asked > default_utilization(newest_known()))
+    ):
         return False
     # What others hold was never this process's to fill.
     mine = torch.total - (torch.held_by_others or 0)

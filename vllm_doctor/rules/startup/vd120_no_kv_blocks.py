@@ -1,6 +1,6 @@
 """VD120: weights and the measured peak use the whole budget; not one KV block is left."""
 
-from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
@@ -10,7 +10,7 @@ from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
 from vllm_doctor.rules.remedies.step import sequences, tokens
-from vllm_doctor.rules.remedies.utilization import HIGHEST, raise_utilization
+from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantize
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
@@ -111,7 +111,7 @@ def _reaches(case: Case) -> bool:
     """Can a higher fraction add what is missing? One that is nearly the whole card adds a few hundredths of it."""
     if not case.budgeted:
         return True
-    rest, total = HIGHEST - case.utilization[0], case.total_gib
+    rest, total = HIGHEST_UTILIZATION - case.utilization[0], case.total_gib
     if total is None:
         return rest >= _STEP
     return rest * total >= -(left_over(case) or 0.0)

@@ -2,6 +2,7 @@
 
 import math
 
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
@@ -24,7 +25,7 @@ def judge(case: Case) -> Outcome:
     if not fraction or not want:
         return Clear("the error line has a 0 where a size is needed")
     total = want / fraction
-    to = min(0.97, math.ceil((held + _ROOM) / total * 100) / 100)
+    to = min(HIGHEST_UTILIZATION, math.ceil((held + _ROOM) / total * 100) / 100)
     return finding(
         RULE,
         evidence=(case.line(root.hits[0].index),),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import floor
 
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION
 from vllm_doctor.plan.advice.recommendation import Changes, Profile, Reason, Sum, Workload
 from vllm_doctor.plan.prediction.before_start import held_before_start
 from vllm_doctor.plan.prediction.record import Prediction
@@ -56,4 +57,4 @@ class Draft:
         free = total - held_before_start(p.settings, self.planner.gpu)
         charged = p.cudagraph_budget_gib
         outside = max(p.cudagraph_gib * 1.25 - charged, 0.0) + 0.5
-        return max(0.5, min(0.97, floor((free - outside) / total * 100) / 100))
+        return max(0.5, min(HIGHEST_UTILIZATION, floor((free - outside) / total * 100) / 100))
