@@ -78,3 +78,44 @@ def test_an_answer_for_one_message_is_not_given_to_another() -> None:
     broken = "OSError: /root/.cache/torch_extensions/py310/xgrammar/xgrammar.so: cannot open shared object file"
     assert "torch-extensions-cache" in {o for a in part.answers if applies(a, broken) for o in a.options}
     assert "torch-extensions-cache" not in {o for a in part.answers if applies(a, "AssertionError") for o in a.options}
+
+
+RANKS, CPU = f"{SITE}/torch/distributed/distributed_c10d.py", f"{SITE}/vllm/model_executor/layers/linear.py"
+
+
+@pytest.mark.parametrize(
+    ("said", "files", "layer", "option"),
+    [
+        ("RuntimeError: Cannot find ptxas", [f"{SITE}/triton/common/backend.py"], "compiler", "TRITON_PTXAS_PATH"),
+        ("RuntimeError: HIP error: invalid argument", [f"{SITE}/torch/cuda/x.py"], "cuda", "AMD_SERIALIZE_KERNEL"),
+        ("DistBackendError: [2] reads from [0] via c10d key-value store by key '0', but store->get('0') got error: x",
+         [RANKS], "ranks", "rank-0"),
+        ("RuntimeError: [07:01:02] /project/cpp/grammar_parser.cc:9: EBNF parse error at line 4, column 2: Expect x",
+         [f"{SITE}/vllm/v1/structured_output/backend_xgrammar.py"], "structured-output", "client-input"),
+        ("ValueError: acme/chat is not a multimodal model", [f"{SITE}/vllm/entrypoints/chat_utils.py"], "multimodal",
+         "client-input"),
+        ("ValueError: t:1 must be larger than temporal_factor:4",
+         [f"{SITE}/transformers/models/a/video_processing_a.py"], "multimodal", "client-input"),
+        ("RuntimeError: Unable to get JIT kernel for brgemm. Params: M=8", [CPU], "libraries", "dtype"),
+        ("ValueError: a 9-D mesh", [f"{SITE}/vllm/distributed/weight_transfer/m2n_common.py"], "weight-transfer",
+         "weight-transfer-config"),
+        ("ValueError: must be unique", [f"{SITE}/vllm/distributed/ec_transfer/ec_connector/x.py"], "ec-transfer",
+         "ec-transfer-config"),
+        ("SnapshotRestoreError: a process ended", [f"{SITE}/vllm/snapshot/runtime.py"], "snapshot", "snapshot"),
+    ],
+)  # fmt: skip
+def test_the_first_answer_of_a_failure(said: str, files: list[str], layer: str, option: str) -> None:
+    part = layer_of((said,), files)
+    assert part is not None
+    assert part.id == layer
+    assert (
+        next(a.options[0] for a in part.answers if applies(a, f"{said}\n" + "\n".join(files)) and a.options) == option
+    )
+
+
+def test_what_names_a_call_on_nvidia_s_cards_is_not_asked_of_amd_s() -> None:
+    part = next(one for one in layers() if one.id == "cuda")
+    of = {maker: {o for a in part.answers if applies(a, f"{maker} error: invalid argument") for o in a.options}
+          for maker in ("CUDA", "HIP")}  # fmt: skip
+    assert "CUDA_LAUNCH_BLOCKING" in of["CUDA"] - of["HIP"]
+    assert "AMD_SERIALIZE_KERNEL" in of["HIP"] - of["CUDA"]

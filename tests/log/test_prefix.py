@@ -64,6 +64,14 @@ def one(raw: str) -> LogLine:
         (f"2026-05-21T10:11:12.123456789Z INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, None, "INFO", "w.py:1"),
         (f"2026-05-21T10:11:12.123456789Z stderr F {WORDS}", None, None, None, None),
         (
+            f"[2026-05-21 10:11:12] (EngineCore pid=7) INFO 05-21 10:11:12 [w.py:1] {WORDS}",
+            "EngineCore",
+            7,
+            "INFO",
+            "w.py:1",
+        ),
+        (f"2026-05-21 10:11:12.041 uvicorn.error INFO:     {WORDS}", None, None, "INFO", "uvicorn"),
+        (
             f"\x1b[0;36m(EngineCore pid=3)\x1b[0;0m INFO 05-21 10:11:12 [w.py:1] {WORDS}",
             "EngineCore",
             3,

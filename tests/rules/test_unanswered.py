@@ -57,3 +57,15 @@ def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
         'INFO:     10.0.0.7:5 - "POST /summarise HTTP/1.1" 200 OK\n'
     )
     assert told.verdict is Verdict.UNKNOWN
+
+
+def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:
+    """KServe writes uvicorn's lines under its logger's name; vLLM's own line is of the options of its engine."""
+    told = diagnosed(
+        "INFO 05-21 10:20:12 [__init__.py:216] Automatically detected platform cpu.\n"
+        "WARNING 05-21 10:20:19 [arg_utils.py:1765] device type=cpu is not supported by the V1 Engine.\n"
+        "2025-05-21 10:21:41.800 uvicorn.error INFO:     Application startup complete.\n"
+        "2025-05-21 10:22:02.113 uvicorn.access INFO:     10.0.0.7:4 77 - "
+        '"POST /openai/v1/completions HTTP/1.1" 200 OK\n'
+    )
+    assert told.verdict is Verdict.OK

@@ -29,6 +29,8 @@ _OWN_WORDS = (
     "offline-progress",
     "eval-results",
 )
+# The file whose lines tell that an engine was configured: an import of vLLM alone does not come so far.
+_CONFIGURED = Pattern(r"(?:[\w./]*/)?arg_utils\.py:\d")
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 _RANK = Pattern(r"(?:_TP|VllmWorker_|\brank=?|^Worker_)(\d{1,5})")
 _TENSOR, _PIPELINE = Pattern(r"_TP(\d{1,5})"), Pattern(r"_PP(\d{1,5})")
@@ -115,8 +117,11 @@ class Run:
 
     @cached_property
     def _own(self) -> bool:
-        """Do its processes sign the lines, or is there a sentence that no other program has?"""
-        return self.first(*_OWN_WORDS) is not None or any(PROCESSES.match(line.process or "") for line in self.lines)
+        """Do its processes sign the lines, or is there a sentence that no other program has, or a line of the file
+        that configures an engine?"""
+        return self.first(*_OWN_WORDS) is not None or any(
+            PROCESSES.match(line.process or "") or _CONFIGURED.match(line.module or "") for line in self.lines
+        )
 
     @cached_property
     def answered(self) -> bool:

@@ -96,8 +96,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         )
     if not run.is_vllm and run.last("health-ok") is not None:
         return Verdict.UNKNOWN, (
-            "a server answers GET /health with 200 here, and no line says that it is vLLM or answers any request: "
-            "give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
+            "a server answers GET /health with 200 here, and no line says that it is vLLM or answers a request to a "
+            "model: give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
         )
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"

@@ -26,7 +26,10 @@ _OUTER = re.compile(
     r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
     r"|\[(?P<pod>pod/[^\]\s]+)\] ?"
     r"|(?P<service>[\w.-]{1,60}) +\| "
-    r"|\[(?P<braced>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d))\] "
+    # with a space, no fraction and nothing else it is put before each line by a program that pipes a log (`ts`)
+    r"|\[(?P<braced>\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)| \d\d:\d\d:\d\d))\] "
+    # uvicorn's loggers in a server with a format of its own (KServe)
+    r"|(?P<logged>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) uvicorn\.(?:error|access) (?=[A-Z]{4,8}:)"
     # A formatter of somebody's own: time, level and logger's name in any of their usual orders.
     r"|(?P<own>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?"
     r"(?: [|-] (?P<before>[\w.]{1,60}))?"
@@ -137,7 +140,15 @@ class Stripper:
             outer = _OUTER.match(text)
             if outer is None:
                 break
-            at = at or outer["short"] or outer["iso"] or outer["cri"] or outer["braced"] or outer["own"]
+            at = (
+                at
+                or outer["short"]
+                or outer["iso"]
+                or outer["cri"]
+                or outer["braced"]
+                or outer["logged"]
+                or outer["own"]
+            )
             if (outer["before"] or outer["after"] or "").startswith("vllm"):
                 named = outer["level"]  # vLLM's own logger; the level of a program that passes lines on says nothing
             unit = unit or outer["unit"] or outer["iunit"]

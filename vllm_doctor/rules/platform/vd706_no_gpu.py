@@ -1,9 +1,10 @@
 """VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
 
-from vllm_doctor.records.finding import Evidence, Finding
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, thing
@@ -28,12 +29,14 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return _no_platform(case) or fault
     managed = _fabric(case)
+    other = _other_build(case) if fault.ids & {"device-type", "device-empty"} else None
     return finding(
         RULE,
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
         severity=severity(case, fault),
         evidence=(*shown(case, fault, *_IDS), *managed),
         changes=(
+            other,
             thing(
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
@@ -84,6 +87,22 @@ def judge(case: Case) -> Outcome:
         ),
         refute="`nvidia-smi` run by the unit's user shows the GPU as usable",
     )
+
+
+def _other_build(case: Case) -> Change | None:
+    """A wheel for CUDA that finds neither NVIDIA's libraries nor its driver: it may be another maker's host."""
+    run = case.run
+    told = run.last("ops-import") if run is not None else None
+    library = (told.fields.get("why") or "").partition(":")[0] if told is not None else ""
+    of_driver = library.startswith(("libcuda.so", "libnvidia-"))
+    if run is None or run.last("no-platform") is None or of_driver or not library.startswith(CUDA_LIBRARIES):
+        return None
+    why = (
+        f"this wheel is built for CUDA, whose {library} is not here, and vLLM sees no NVIDIA GPU: with an AMD or Intel "
+        "GPU, or none, install the build for it (ROCm, XPU, CPU); with an NVIDIA GPU, its driver, and this wheel again"
+    )
+    see = "nvidia-smi -L; rocminfo | grep -m1 gfx; ls /dev/kfd /dev/dri; pip list | grep -iE 'vllm|torch'"
+    return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)
 
 
 def _no_platform(case: Case) -> Finding | None:

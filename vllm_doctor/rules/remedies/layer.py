@@ -80,6 +80,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _defect(fault):
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
+    offered += _other_code(case, fault, part)
     if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
         offered.append(library.built_with(case, name))
     return first_of_each(offered)
@@ -117,6 +118,18 @@ def first_of_each(offered: Iterable[Change | None]) -> tuple[Change, ...]:
         if change is not None:
             once.setdefault((change.kind, change.name), change)
     return tuple(once.values())[:_CHANGES]
+
+
+def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, ...]:
+    """Another code of the model, where vLLM's own failed or refuses: a newer release's, or Transformers' (0.7.2 on)."""
+    inner = library.innermost(fault)
+    own = inner is not None and says(inner.file, "call-of-model-code")
+    of_draft = fault.crash is not None and says(fault.crash.root.message, "names-draft")
+    if part.id != "model-code" or not own or of_draft or case.effective("model-impl") == "transformers":
+        return ()
+    why = "runs Transformers' code of this model in place of vLLM's, slower; Transformers must know the model"
+    other = set_flag(case, "model-impl", "transformers", Direction.SET, why)
+    return (upgrade(case, "a newer release's code of this model may take it"), other)
 
 
 def _around(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:

@@ -11,12 +11,12 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import innermost
 from vllm_doctor.rules.remedies.sentence import first_words
-from vllm_doctor.rules.say import environment, set_flag, upgrade
+from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
 # Each by its id in the catalogue, with the titles that it may have, the fullest first: the first that fits is taken.
 _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -53,6 +53,8 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("python-unpacked", ("{part} gets another number of values than it takes apart",)),
     ("python-recursion", ("{part} calls itself without an end",)),
 )
+# The libraries of vLLM's own operators (csrc/torch_bindings.cpp and its siblings).
+_OPERATORS = ("_C::", "_moe_C::", "_rocm_C::", "_C_")
 _SOMEBODY = "The code"
 _CHECK = ("{part}: the check `{what}` fails", "The check `{what}` fails")
 
@@ -122,6 +124,10 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
             why = "the type of weights and activations: one that this operation takes; auto is the checkpoint's own"
             to = "auto" if given not in {None, "auto"} else None
             return set_flag(case, "dtype", to, Direction.CHANGE, why)
+        case "torch-no-operator" if fields["what"].startswith(_OPERATORS):
+            why = "vLLM's own operators are compiled for one kind of device: the wheel or image of this device has them"
+            see = "python -c 'import vllm; print(vllm.__version__)'; pip list | grep -iE 'vllm|torch'"
+            return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)
         case "torch-not-finite" if str(case.effective("dtype")).removeprefix("torch.") in {"float16", "half"}:
             why = "float16 ends at 65,504, and larger activations become inf; bfloat16 has the range of float32"
             return set_flag(case, "dtype", "bfloat16", Direction.CHANGE, why)
