@@ -7,10 +7,11 @@ is known, at one whose launch, release and cards were given, and in a server tha
 import re
 from collections.abc import Iterator
 from functools import cache
+from typing import NamedTuple
 
 from tests.approved.text import number
 from vllm_doctor.launch.command import parse_line
-from vllm_doctor.log.match import FOLDER, Message, WordingSample, of_family
+from vllm_doctor.log.match import FOLDER, Message, of_family
 from vllm_doctor.log.read.lines import log_of_lines
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
 from vllm_doctor.records.host import Gpu
@@ -69,18 +70,33 @@ def _block(message: Message) -> Iterator[str]:
     yield f"{message.id}:"
     for at, sample in enumerate(message.samples, 1):
         by_answer: dict[str, list[str]] = {}
-        for run, answer in runs(sample):
-            by_answer.setdefault(told(answer), []).append(run)
+        for run in runs(sample.line, sample.versions):
+            by_answer.setdefault(run.told, []).append(run.name)
         for text, alike in by_answer.items():
             yield f"  {at}, {', '.join(alike)}: {text}"
 
 
-def runs(sample: WordingSample) -> Iterator[tuple[str, Diagnosis]]:
-    """The name of each run, and what is answered."""
-    last = _RELEASES.fullmatch(sample.versions)
+class Run(NamedTuple):
+    """One run with a line: its name, what is answered, and the codes of what was found."""
+
+    name: str
+    told: str
+    codes: tuple[str, ...]
+
+
+@cache
+def runs(line: str, versions: str) -> tuple[Run, ...]:
+    """Each run with a sample's line. Kept: not only the approved answers ask."""
+    return tuple(
+        Run(name, told(answer), tuple(f.code for f in answer.findings)) for name, answer in _of(line, versions)
+    )
+
+
+def _of(line: str, versions: str) -> Iterator[tuple[str, Diagnosis]]:
+    last = _RELEASES.fullmatch(versions)
     version = last[1] if last is not None else _NEWEST
     begun = (f"INFO 01-02 10:00:00 [api_server.py:1212] vLLM API server version {version}",)
-    said = (*(_CALLS if _RAISED.match(sample.line) else ()), *sample.line.split("\n"))
+    said = (*(_CALLS if _RAISED.match(line) else ()), *line.split("\n"))
     at_start = Known(log_of_lines((*begun, *said, *_HANDED_ON), "log"), "log")
     serving = Known(log_of_lines((*begun, *_READY, *said, *_DEAD), "log"), "log")
     given = Snapshot(

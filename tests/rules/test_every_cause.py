@@ -8,11 +8,11 @@ NO_RULE_KNOWS = "VD599"
 
 def test_no_cause_of_the_catalogue_is_called_unknown() -> None:
     lost = [
-        f"{message.id}, {run}: {answer.verdict} {[found.code for found in answer.findings]}"
+        f"{message.id}, {run.name}: {run.told}"
         for message in messages()
         if message.kind == "cause" and message.scope == "log"
         for sample in message.samples
-        for run, answer in runs(sample)
-        if not answer.findings or answer.findings[0].code == NO_RULE_KNOWS
+        for run in runs(sample.line, sample.versions)
+        if not run.codes or run.codes[0] == NO_RULE_KNOWS
     ]
     assert not lost
