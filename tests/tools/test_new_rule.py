@@ -5,6 +5,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import new_rule
@@ -16,6 +17,7 @@ REPO = Path(__file__).resolve().parents[2]
 EXAMPLE = re.search(
     r"tools/new_rule\.py (launch .*?)\n\.venv", (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL
 )
+CATALOGUE = "vllm_doctor/log/catalogue/launch.json"
 TESTED = (
     "tests/meta/test_registry.py",
     "tests/scenarios",
@@ -29,40 +31,59 @@ def words() -> list[str]:
     return shlex.split(EXAMPLE[1].replace("\\\n", " "))
 
 
-def code(checkout: Path) -> str:
+def code(checkout: Path, name: str = "kv-scales-missing") -> str:
     """The code that the example was given."""
     order = (checkout / "vllm_doctor/rules/ORDER.md").read_text(encoding="utf-8")
-    return f"VD{order.partition('| kv-scales-missing')[0].rpartition('| VD')[2].strip()}"
+    return f"VD{order.partition(f'| {name} ')[0].rpartition('| VD')[2].strip()}"
 
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """What the example touches, and what its tests import."""
-    folder = tmp_path / "checkout"
-    left_out = shutil.ignore_patterns("__pycache__", "releases", "site", "gpu", "fuzz", "stub_*", "hostile")
+    """What the tool reads, and the folders that it writes to."""
+    for name in ("vllm_doctor/rules/ORDER.md", "vllm_doctor/rules/by_message.toml", CATALOGUE):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(REPO / name, tmp_path / name)
+    for folder in ("vllm_doctor/rules/launch", "tests/scenarios"):
+        (tmp_path / folder).mkdir(parents=True)
+    return tmp_path
+
+
+@pytest.fixture
+def whole_checkout(tmp_path: Path) -> Path:
+    """What the example touches, and what its tests import; no other rule's scenarios and answers, which none asks."""
+    needless = ("releases", "site", "gpu", "fuzz", "stub_*", "hostile", "approved", "VD*.yaml")
     for name in ("vllm_doctor", "tests"):
-        shutil.copytree(REPO / name, folder / name, ignore=left_out)
-    shutil.copy(REPO / "pyproject.toml", folder)
-    return folder
+        shutil.copytree(REPO / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__", *needless))
+    shutil.copy(REPO / "pyproject.toml", tmp_path)
+    return tmp_path
 
 
-def played(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    asked = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTED, "-k", f"{code(folder)} or scales"]
-    return subprocess.run([*asked, *more], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+def played(folder: Path, tests: Sequence[str], asked: str) -> str:
+    """What pytest says of these tests."""
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *tests, "-k", asked]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False).stdout
 
 
-def test_the_worked_example_is_a_rule_once_its_page_is_written(checkout: Path) -> None:
-    assert new_rule.main(words(), checkout) == 0
-    red = played(checkout)
-    assert "1 failed" in red.stdout, red.stdout
-    assert "tools/new_rule.py asks for words of yours" in red.stdout
-    page = checkout / f"vllm_doctor/rules/launch/{code(checkout).lower()}_kv_scales_missing.md"
-    page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
-    green = played(checkout)
-    assert green.returncode == 0, green.stdout
-    passed = re.search(r"(\d+) passed", green.stdout)
-    assert passed is not None
-    assert int(passed[1]) >= 8, "its row, its page, its three scenarios, what it reads, its message"
+def test_the_worked_example_is_a_rule_once_its_page_is_written(whole_checkout: Path) -> None:
+    """Beside it a rule of a server that serves: what pytest reads before its first test is read once for both."""
+    assert new_rule.main(words(), whole_checkout) == 0
+    serving = [word.replace("KV cache scales", "Rotary scales") for word in words()]
+    serving[serving.index("kv-scales-missing")] = "rotary-scales-missing"
+    assert new_rule.main([*serving, "--serving"], whole_checkout) == 0
+    rules = {name: code(whole_checkout, name) for name in ("kv-scales-missing", "rotary-scales-missing")}
+    asked = " or ".join((*rules, *rules.values()))
+    red = played(whole_checkout, TESTED[:1], asked)
+    assert "2 failed" in red, red
+    assert len(re.findall(r"^E .*tools/new_rule\.py asks for words of yours", red, re.MULTILINE)) == 2
+    for name, its in rules.items():
+        page = whole_checkout / f"vllm_doctor/rules/launch/{its.lower()}_{name.replace('-', '_')}.md"
+        page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
+    green = played(whole_checkout, TESTED, asked)
+    told = re.findall(r"^(PASSED|FAILED|ERROR) .*\[(.*)\]", green, re.MULTILINE)
+    assert {how for how, _ in told} == {"PASSED"}, green
+    for name, its in rules.items():
+        own = [one for _, one in told if name in one or one == its]
+        assert len(own) >= 20, "its row, its page, its three scenarios, what it reads, its message"
 
 
 def test_the_order_stays_a_table_and_the_row_stands_where_it_was_asked_for(checkout: Path) -> None:
@@ -125,7 +146,7 @@ def test_all_that_is_wrong_is_said_at_once(checkout: Path, capsys: pytest.Captur
 
 def test_a_message_of_many_releases_has_its_span_and_the_scenario_its_last(checkout: Path) -> None:
     assert new_rule.main(["0.31.0..0.33.0" if word == "0.33.0" else word for word in words()], checkout) == 0
-    catalogue = (checkout / "vllm_doctor/log/catalogue/launch.json").read_text(encoding="utf-8")
+    catalogue = (checkout / CATALOGUE).read_text(encoding="utf-8")
     assert '{"versions": "0.31.0..0.33.0", "line": "ValueError: KV cache scales' in catalogue
     scenarios = (checkout / f"tests/scenarios/{code(checkout)}.yaml").read_text(encoding="utf-8")
     assert scenarios.count("API server version 0.33.0\n") == 2
@@ -137,11 +158,6 @@ def test_a_message_of_a_server_that_serves_is_tried_on_one(checkout: Path, asked
     assert new_rule.main([*words(), *asked], checkout) == 0
     fires = (checkout / f"tests/scenarios/{code(checkout)}.yaml").read_text(encoding="utf-8").partition("near-miss")[0]
     assert "Application startup complete" in fires.partition("ValueError: KV cache scales")[0]
-    if asked == ["--serving"]:
-        page = checkout / f"vllm_doctor/rules/launch/{code(checkout).lower()}_kv_scales_missing.md"
-        page.write_text(page.read_text(encoding="utf-8").replace("WRITE: ", ""), encoding="utf-8")
-        green = played(checkout)
-        assert green.returncode == 0, green.stdout
 
 
 def test_it_prints_the_code_and_the_commands_that_are_left(checkout: Path, capsys: pytest.CaptureFixture[str]) -> None:
