@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from socketserver import TCPServer
 
 import pytest
@@ -44,8 +43,8 @@ def spinning() -> list[str]:
     return found
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _no_server_turns_without_end() -> Iterator[None]:
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """The servers of one file took ten minutes of processors, in the name of the files after it."""
-    yield
-    assert spinning() == [], "call shutdown() before server_close()"
+    if nextitem is None or nextitem.path != item.path:
+        assert spinning() == [], "call shutdown() before server_close()"
