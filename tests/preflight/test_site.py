@@ -26,19 +26,27 @@ GOOD: dict[str, object] = {
 }
 
 
-def played(folder: Path, extra: dict[str, object] | None = None, **more: object) -> str:
+def played(
+    folder: Path,
+    extra: dict[str, object] | None = None,
+    *,
+    hosts: dict[str, dict[str, object]] | None = None,
+    **more: object,
+) -> str:
     """What a person sees of a run with these variables of the host, and these of the command line.
 
-    `extra` is for -e, its `words` are more words of the command line, and its `playbook` is another one.
+    `extra` is for -e, its `words` are more words of the command line, and its `playbook` is another one. `hosts` are
+    others than the one, each with what it has beside what is good.
     """
     extra = dict(extra or {})
     playbook = str(extra.pop("playbook", "site.yml"))
     words = [str(word) for word in extra.pop("words", ())]  # type: ignore[attr-defined]
     (folder / "host_vars").mkdir()
     (folder / "hosts.yml").write_text(
-        yaml.safe_dump({"vllm": {"hosts": {"gpu01": None}}, "others": {"hosts": {"web01": None}}})
+        yaml.safe_dump({"vllm": {"hosts": dict.fromkeys(hosts or ("gpu01",))}, "others": {"hosts": {"web01": None}}})
     )
-    (folder / "host_vars" / "gpu01.yml").write_text(yaml.safe_dump({**GOOD, **more}))
+    for name, own in (hosts or {"gpu01": more}).items():
+        (folder / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump({**GOOD, **own}))
     return run(folder, "--extra-vars", json.dumps(extra), *words, playbook=playbook)
 
 
@@ -76,18 +84,21 @@ def test_any_other_word_about_hosts_that_are_down_is_refused(tmp_path: Path) -> 
     assert "UNREACHABLE" not in said, said
 
 
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"vllm_api_key": "not-in-a-vault"}, "vllm_api_key (value not shown)"),
-        ({"vllm_extra_args": {"tp": 2}}, "set vllm_tensor_parallel_size"),
-    ],
-)
-def test_a_bad_one_does_not(tmp_path: Path, more: dict[str, object], says: str) -> None:
-    said = played(tmp_path, **more)
+def test_a_bad_one_does_not_and_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_path: Path) -> None:
+    bad: dict[str, dict[str, object]] = {
+        "secret": {"vllm_api_key": "not-in-a-vault"},
+        "argument": {"vllm_extra_args": {"tp": 2}},
+        "unread": {"vllm_instances": "main", "vllm_max_model_len": "{{ nowhere }}"},
+    }
+    said = played(tmp_path, hosts=bad)
     assert "UNREACHABLE" not in said, said
-    assert says in said, said
+    assert "3 of 3 hosts refused; nothing was changed on any host." in said, said
+    assert "vllm_api_key (value not shown)" in said, said
     assert "not-in-a-vault" not in said
+    assert "set vllm_tensor_parallel_size" in said
+    assert "[ERROR]" not in said
+    assert "vllm_instances: 'main'" in said
+    assert "vllm_max_model_len refers to" in said
 
 
 def test_what_two_roles_refuse_is_one_table_and_each_of_it_is_said_once(tmp_path: Path) -> None:
@@ -133,13 +144,6 @@ def test_a_wrong_type_that_e_brings_is_not_blamed_on_a_file(tmp_path: Path) -> N
     assert "host_vars/gpu01.yml" not in said
 
 
-def test_what_cannot_be_read_is_refused_without_composing_anything_of_it(tmp_path: Path) -> None:
-    said = played(tmp_path, vllm_instances="main", vllm_max_model_len="{{ nowhere }}")
-    assert "[ERROR]" not in said
-    assert "vllm_instances: 'main'" in said
-    assert "vllm_max_model_len refers to" in said
-
-
 def test_a_vault_without_its_password_is_said_with_the_words_that_give_it(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("of-the-vault")
     (tmp_path / "group_vars").mkdir()
@@ -159,12 +163,6 @@ def test_a_proxys_password_would_be_seen_on_the_hosts_and_is_refused_unread(tmp_
     assert "site_environment: https_proxy holds a password" in said
     assert "UNREACHABLE" not in said
     assert "s3cr3t" not in said
-
-
-def test_a_proxy_without_a_password_is_taken(tmp_path: Path) -> None:
-    said = played(tmp_path, site_environment={"https_proxy": "http://proxy.example:3128"})
-    assert "holds a password" not in said
-    assert "UNREACHABLE" in said, said
 
 
 @pytest.mark.parametrize(
@@ -193,9 +191,11 @@ def test_a_run_without_the_checks_is_refused_before_anything_is_changed(tmp_path
     assert "UNREACHABLE" not in said, said
 
 
-def test_any_other_stage_can_be_left_out(tmp_path: Path) -> None:
-    said = played(tmp_path, {"words": ["--skip-tags", "driver,verify"]})
+def test_any_other_stage_can_be_left_out_and_a_proxy_without_a_password_is_taken(tmp_path: Path) -> None:
+    proxy = {"https_proxy": "http://proxy.example:3128"}
+    said = played(tmp_path, {"words": ["--skip-tags", "driver,verify"]}, site_environment=proxy)
     assert "leaves out the checks" not in said
+    assert "holds a password" not in said
     assert "UNREACHABLE" in said, said
 
 
