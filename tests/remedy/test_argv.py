@@ -1,10 +1,11 @@
 """Changes in a launch's argument list."""
 
 import pytest
+from msgspec.structs import replace
 
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
-from vllm_doctor.remedy.argv import applied
+from vllm_doctor.remedy.argv import applied, at_once, placed, written
 
 
 def change(
@@ -86,3 +87,66 @@ def test_a_negative_number_is_a_value_and_a_lone_dash_is_no_option() -> None:
     assert applied(("vllm", "--seed", "-5", "--port", "1"), gone) == ("vllm", "--port", "1")
     assert applied(("vllm", "--seed=5", "m"), gone) == ("vllm", "m")
     assert applied(("vllm", "-", "--seed", "5"), gone) == ("vllm", "-")
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "own"),
+    [
+        ("--seed 1 --seed 2 --x", "seed", "--seed 2"),
+        ("--seed=1 2", "seed", "--seed=1"),
+        ("--x --seed 1 2", "seed", "--seed 1"),
+        ("--seed -5.5 --x", "seed", "--seed -5.5"),
+        ("--seed", "seed", "--seed"),
+        ("--seed --x", "seed", "--seed"),
+        ("--cudagraph-capture-sizes 1 2 4 --x", "cudagraph-capture-sizes", "--cudagraph-capture-sizes 1 2 4"),
+        ("--enforce-eager m", "enforce-eager", "--enforce-eager"),
+        ("--of-no-release 1 2", "of-no-release", "--of-no-release 1"),
+        ("-- seed 1", "seed", None),
+        ("seed 1", "seed", None),
+    ],
+)
+def test_an_option_stands_with_its_own_words(words: str, name: str, own: str | None) -> None:
+    assert placed(("vllm", *words.split()), name) == (None if own is None else tuple(own.split()))
+
+
+def test_an_option_in_the_middle_stays_in_its_place() -> None:
+    argv = ("vllm", "serve", "m", "--seed", "1", "--x", "--seed=2", "--port", "1")
+    assert applied(argv, (change("seed", 3),)) == ("vllm", "serve", "m", "--seed", "3", "--x", "--port", "1")
+    both = (
+        change("port", kind=ChangeKind.ENV, after=9),
+        change("seed", None, Direction.LOWER),
+        change("x", after=True),
+    )
+    assert applied(argv[:6], both) == ("vllm", "serve", "m", "--seed", "1", "--x")
+    gone_and_set = (change("seed", None, Direction.REMOVE), change("port", 2))
+    assert applied(argv, gone_and_set) == ("vllm", "serve", "m", "--x", "--port", "2")
+
+
+def test_a_list_is_written_as_its_words() -> None:
+    assert written(change("cudagraph-capture-sizes", "1 2")) == ("--cudagraph-capture-sizes", "1", "2")
+    assert written(change("served-model-name", "a")) == ("--served-model-name", "a")
+    assert written(change("of-no-release", "1 2")) == ("--of-no-release", "1 2")
+
+
+@pytest.mark.parametrize(
+    ("order", "kept"),
+    [
+        ("a", "a"),
+        ("ab", "a"),
+        ("aA", "aA"),
+        ("abA", "aA"),
+        ("eA", "eA"),
+        ("oA", "A"),
+        ("oab", "a"),
+        ("v", ""),
+        ("vA", "A"),
+        ("ra", "r"),
+    ],
+)
+def test_what_is_changed_at_once_is_the_first_and_what_is_together_with_it(order: str, kept: str) -> None:
+    of = {
+        "a": change("a", 1), "b": change("b", 1), "A": replace(change("c", 1), together=True),
+        "e": change("e", 1, kind=ChangeKind.ENV), "o": change("o", 1, kind=ChangeKind.OS),
+        "v": change("v", None), "r": change("r", None, Direction.REMOVE),
+    }  # fmt: skip
+    assert at_once([of[letter] for letter in order]) == tuple(of[letter] for letter in kept)
