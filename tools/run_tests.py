@@ -34,7 +34,7 @@ JOB_GIB = 3.5
 WAITING = 3  # so many more jobs than processors: each waits now and then, for a start, a drain, a deadline, an archive
 # Rooms that one process takes: those that read the same scenarios and compile the same patterns, and those that play
 # tools and playbooks in processes of their own and wait for them.
-OF_LOGS = ("approved", "fuzz", "knowledge", "log", "meta", "records", "redact", "rules", "scenarios")
+OF_LOGS = ("approved", "fuzz", "knowledge", "log", "meta", "records", "redact", "render", "rules", "scenarios")
 OF_PLAYS = ("monitor", "tools")
 
 

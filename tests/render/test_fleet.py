@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from sample import HOSTILE, diagnosis, finding
 
+from tests.playbook import play
 from tests.scenarios.loading import names, snapshot
 from vllm_doctor.cli.fleet import EXAMPLES
 from vllm_doctor.cli.fleet_run import gathered as written
@@ -214,9 +215,9 @@ def test_the_playbook_goes_on_without_a_host_and_fails_at_its_end(tmp_path: Path
     gone = "    gone: {ansible_host: 127.0.0.1, ansible_port: 9, ansible_ssh_common_args: -o ConnectTimeout=2}\n"
     (tmp_path / "hosts.yml").write_text(f"vllm:\n  hosts:\n{hosts}{gone}")
     words = ["-i", str(tmp_path / "hosts.yml"), "playbooks/diagnose.yml", "-e", f"site_reports={tmp_path / 'reports'}"]
-    play = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
-    output = play.stdout + play.stderr
-    assert play.returncode != 0, output
+    done = play(words)
+    output = done.stdout + done.stderr
+    assert done.returncode != 0, output
     assert "FINDING for people" in output, output
     assert "gone does not answer" in output, output
     told = json.loads((tmp_path / "reports/fleet/fleet.json").read_text())
@@ -240,9 +241,9 @@ def test_an_advice_is_shown_and_fails_nothing(tmp_path: Path) -> None:
     path = {"site_environment": {"PATH": f"{tmp_path}:{os.environ['PATH']}"}}
     (tmp_path / "hosts.yml").write_text(json.dumps({"vllm": {"hosts": {"well": here | path}}}))
     words = ["-i", str(tmp_path / "hosts.yml"), "playbooks/diagnose.yml", "-e", f"site_reports={tmp_path / 'reports'}"]
-    play = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
-    assert play.returncode == 0, play.stdout + play.stderr
-    assert "VD910 An advice" in play.stdout
+    done = play(words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "VD910 An advice" in done.stdout
 
 
 def test_a_name_that_no_host_has_is_cut() -> None:
