@@ -38,8 +38,10 @@ def spinning() -> list[str]:
     for thread in threading.enumerate():
         server = getattr(getattr(thread, "_target", None), "__self__", None)
         if isinstance(server, TCPServer) and server.socket.fileno() == -1:
-            thread.join(5)  # one that was told to end is about to
-            found += [str(server.RequestHandlerClass)] if thread.is_alive() else []
+            thread.join(2)  # one that was told to end is about to
+            if thread.is_alive():
+                found.append(str(server.RequestHandlerClass))
+                server.shutdown()  # the files after it are not to blame
     return found
 
 

@@ -8,6 +8,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import generated
@@ -80,6 +81,7 @@ def _of_rows(code: str) -> list[str]:
     ]
 
 
+@cache
 def text() -> str:
     """The whole page: a section a rule, then what rules share."""
     parts = [HEAD]

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -25,53 +26,63 @@ OPEN = {
 }
 
 
-WATCH = {**OPEN, "monitoring_listen": "127.0.0.1", "monitoring_exporter_listen": "127.0.0.1"}
-SIX = {"monitoring_listen": "::1", "monitoring_exporter_listen": "::1"}
+# A host each of one play, by what it sets.
+SET: dict[str, dict[str, Any]] = {
+    "loopback": {},
+    "tls": OPEN,
+    "watch": {**OPEN, "monitoring_listen": "127.0.0.1", "monitoring_exporter_listen": "127.0.0.1"},
+    "labelled": {"monitoring_labels": {"site": "fra1", "row": 7}},
+    "six": {"monitoring_listen": "::1", "monitoring_exporter_listen": "::1"},
+}
+ROLE = REPO / "roles/monitoring"
+TEXTS = f"""{{{{ {{
+  'prometheus': lookup('ansible.builtin.template', '{ROLE}/templates/prometheus.yml.j2'),
+  'web': __monitoring_web | to_nice_yaml if __monitoring_guarded else '',
+  'commands': __monitoring_commands,
+}} | to_json }}}}"""
 
 
-def rendered(folder: Path, variables: dict[str, object]) -> dict[str, object]:
-    task = {
-        "hosts": "localhost",
+class Made(NamedTuple):
+    """What the role renders for a host: Prometheus' configuration, as text too, the doors' one, and command lines."""
+
+    text: str
+    prometheus: dict[str, Any]
+    web: dict[str, Any] | None
+    commands: dict[str, list[str]]
+
+    def jobs(self) -> dict[str, dict[str, Any]]:
+        return {job["job_name"]: job for job in self.prometheus["scrape_configs"]}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Made]:
+    folder = tmp_path_factory.mktemp("settings")
+    for name, variables in SET.items():
+        (folder / f"{name}.set.json").write_text(json.dumps(variables))
+    read = (ROLE / "defaults/main.yml", ROLE / "vars/main.yml", folder / "{{ inventory_hostname }}.set.json")
+    written = {"content": TEXTS, "dest": str(folder / "{{ inventory_hostname }}.json"), "mode": "0600"}
+    play = {
+        "hosts": "all",
         "connection": "local",
         "gather_facts": False,
-        "tasks": [
-            {"ansible.builtin.include_vars": str(REPO / "roles/monitoring/defaults/main.yml")},
-            {"ansible.builtin.include_vars": str(REPO / "roles/monitoring/vars/main.yml")},
-            {
-                "ansible.builtin.template": {
-                    "src": str(REPO / "roles/monitoring/templates/prometheus.yml.j2"),
-                    "dest": str(folder / "prometheus.yml"),
-                    "mode": "0600",
-                }
-            },
-            {
-                "ansible.builtin.copy": {
-                    "content": "{{ __monitoring_web | to_nice_yaml }}",
-                    "dest": str(folder / "web.yml"),
-                    "mode": "0600",
-                },
-                "when": "__monitoring_guarded",
-            },
-            {
-                "ansible.builtin.copy": {
-                    "content": "{{ __monitoring_commands | to_json }}",
-                    "dest": str(folder / "commands.json"),
-                    "mode": "0600",
-                }
-            },
-        ],
+        "tasks": [*({"ansible.builtin.include_vars": str(path)} for path in read), {"ansible.builtin.copy": written}],
         "vars": {"ansible_python_interpreter": sys.executable},
     }
-    (folder / "play.yml").write_text(json.dumps([task]))
-    words = ["-i", "localhost,", str(folder / "play.yml"), "-e", json.dumps({**variables, "site_reports": ""})]
+    (folder / "play.yml").write_text(json.dumps([play]))
+    words = ["-i", ",".join(SET), str(folder / "play.yml"), "-e", '{"site_reports": ""}']
     done = subprocess.run([BIN / "ansible-playbook", *words], cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    return dict(yaml.safe_load((folder / "prometheus.yml").read_text()))
+    told = {name: json.loads((folder / f"{name}.json").read_text()) for name in SET}
+    return {
+        name: Made(one["prometheus"], yaml.safe_load(one["prometheus"]), yaml.safe_load(one["web"]), one["commands"])
+        for name, one in told.items()
+    }
 
 
-@pytest.mark.parametrize("variables", [{}, OPEN], ids=["loopback", "tls"])
-def test_promtool_takes_the_settings(tmp_path: Path, variables: dict[str, object]) -> None:
-    made = rendered(tmp_path, variables)
+@pytest.mark.parametrize("name", ["loopback", "tls"])
+def test_promtool_takes_the_settings(made: dict[str, Made], tmp_path: Path, name: str) -> None:
+    told = made[name]
+    (tmp_path / "prometheus.yml").write_text(told.text)
     checked = subprocess.run(
         [program("promtool"), "check", "config", "--syntax-only", str(tmp_path / "prometheus.yml")],
         capture_output=True,
@@ -79,48 +90,43 @@ def test_promtool_takes_the_settings(tmp_path: Path, variables: dict[str, object
         check=False,
     )
     assert checked.returncode == 0, checked.stderr
-    jobs = {job["job_name"]: job for job in made["scrape_configs"]}  # type: ignore[attr-defined]
-    commands = json.loads((tmp_path / "commands.json").read_text())
-    doors = {name: any("web.yml" in word for word in words) for name, words in commands.items()}
-    assert set(doors.values()) == {variables is OPEN}
-    assert ("basic_auth" in jobs["monitoring"]) == (variables is OPEN)
+    jobs = told.jobs()
+    doors = {one: any("web.yml" in word for word in words) for one, words in told.commands.items()}
+    assert set(doors.values()) == {name == "tls"}
+    assert ("basic_auth" in jobs["monitoring"]) == (name == "tls")
     assert "basic_auth" not in jobs["vllm"]
-    if "monitoring_tls_certfile" in variables:
+    if name == "tls":
         assert jobs["node"]["basic_auth"]["username"] == "ops"
         assert jobs["node"]["tls_config"] == {"ca_file": "/etc/ssl/ca.pem"}
-        web = yaml.safe_load((tmp_path / "web.yml").read_text())
-        assert web["basic_auth_users"] == {"ops": HASH}
-        assert web["tls_server_config"] == {"cert_file": "/etc/ssl/site.pem", "key_file": "/etc/ssl/site.key"}
+        assert told.web is not None
+        assert told.web["basic_auth_users"] == {"ops": HASH}
+        assert told.web["tls_server_config"] == {"cert_file": "/etc/ssl/site.pem", "key_file": "/etc/ssl/site.key"}
 
 
-def test_the_password_goes_to_exporters_behind_tls_alone(tmp_path: Path) -> None:
-    jobs = {job["job_name"]: job for job in rendered(tmp_path, WATCH)["scrape_configs"]}  # type: ignore[attr-defined]
+def test_the_password_goes_to_exporters_behind_tls_alone(made: dict[str, Made]) -> None:
+    jobs = made["watch"].jobs()
     asked = {name: job["relabel_configs"][0]["regex"] for name, job in jobs.items() if "relabel_configs" in job}
     assert asked == {"node": "https", "node-plain": "http"}
     assert "basic_auth" not in jobs["node-plain"]
     assert {"target_label": "job", "replacement": "node"} in jobs["node-plain"]["relabel_configs"]
 
 
-def test_every_series_has_the_labels_of_the_site(tmp_path: Path) -> None:
+def test_every_series_has_the_labels_of_the_site(made: dict[str, Made]) -> None:
     """The dashboards ask for the site that is chosen, of Prometheus' own series, too."""
-    (job,) = [
-        one
-        for one in rendered(tmp_path, {"monitoring_labels": {"site": "fra1", "row": 7}})["scrape_configs"]  # type: ignore[attr-defined]
-        if one["job_name"] == "monitoring"
-    ]
-    assert job["static_configs"][0]["labels"] == {"host": "localhost", "site": "fra1", "row": "7"}
+    job = made["labelled"].jobs()["monitoring"]
+    assert job["static_configs"][0]["labels"] == {"host": "labelled", "site": "fra1", "row": "7"}
 
 
-def test_an_address_with_colons_stands_in_brackets(tmp_path: Path) -> None:
-    made = rendered(tmp_path, SIX)
+def test_an_address_with_colons_stands_in_brackets(made: dict[str, Made]) -> None:
+    told = made["six"]
     listeners = {
         word.partition("listen-address=")[2]
-        for words in json.loads((tmp_path / "commands.json").read_text()).values()
+        for words in told.commands.values()
         for word in words
         if word.startswith("--web.listen-address=")
     }
     assert listeners == {"[::1]:9090", "[::1]:9093", "[::1]:9100"}
-    assert made["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] == ["[::1]:9093"]  # type: ignore[index]
+    assert told.prometheus["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"] == ["[::1]:9093"]
 
 
 def test_a_receiver_that_cannot_be_is_refused_by_name_and_without_its_secret(tmp_path: Path) -> None:
