@@ -204,19 +204,22 @@ def test_each_window_of_each_objective_fires_and_just_does_not(tmp_path: Path, w
     records, firing = (group["rules"] for group in rules.groups(PINNED, numbers=PROMISED))
     own = [row for row in firing if row["labels"].get("window") == window]
     assert {row["alert"] for row in own} == {*LATE, "VllmErrors"}
-    made = {"groups": [{"name": "a", "rules": [*records, *own]}]}
-    (tmp_path / "rules.yml").write_text(yaml.safe_dump(made))
-    asked = {
-        "rule_files": ["rules.yml"],
-        "evaluation_interval": step,
-        "tests": [
-            _group(row["alert"], {"at": at, "series": _missed(row["alert"], part)}, part == fires, step=step)
-            for row in own
-            for part in (fires, quiet)
-        ],
-    }
-    (tmp_path / "tests.yml").write_text(yaml.safe_dump(asked))
-    done = _promtool("test", "rules", str(tmp_path / "tests.yml"))
+    files = []
+    for row in own:  # beside the records that it reads, and no other objective's: each is evaluated at each step
+        alert = row["alert"]
+        made = {"groups": [{"name": "a", "rules": [*(r for r in records if r["labels"]["objective"] == alert), row]}]}
+        (tmp_path / f"{alert}.rules.yml").write_text(yaml.safe_dump(made))
+        asked = {
+            "rule_files": [f"{alert}.rules.yml"],
+            "evaluation_interval": step,
+            "tests": [
+                _group(alert, {"at": at, "series": _missed(alert, part)}, part == fires, step=step)
+                for part in (fires, quiet)
+            ],
+        }
+        files.append(tmp_path / f"{alert}.yml")
+        files[-1].write_text(yaml.safe_dump(asked))
+    done = _promtool("test", "rules", *map(str, files))
     assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 
 
