@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import msgspec
 import yaml
 
+from tests import ports
 from tests.debian import program
 from tests.monitor.test_host import snapshot
 from tests.monitor.test_rules import expressions, series
@@ -137,8 +138,7 @@ class Prometheus:
         self, folder: Path, jobs: list[dict[str, Any]], rules_text: str, *, every: str = "500ms", alertmanager: str = ""
     ) -> None:
         (folder / "rules.yml").write_text(rules_text, encoding="utf-8")
-        with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
-            port = free.server_address[1]
+        port = ports.unused()
         itself = {"job_name": "monitoring", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
         config: dict[str, Any] = {
             "global": {"scrape_interval": every, "scrape_timeout": "400ms", "evaluation_interval": every},

@@ -21,6 +21,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import AuthResult, LoginPassword
 from ansible.errors import AnsibleFilterError
 
+from tests import ports
 from tests.debian import command
 from tests.monitor.test_faults import Prometheus, Vllm, fast_rules
 from tests.render.sample import diagnosis, finding
@@ -92,7 +93,7 @@ def sent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sent]:
     mail = Controller(
         letters,
         hostname="127.0.0.1",
-        port=(smtp := _free()),
+        port=(smtp := ports.unused()),
         auth_required=True,
         auth_require_tls=False,
         authenticator=_login,
@@ -132,11 +133,6 @@ def _login(_server: object, _session: object, _envelope: object, _how: str, told
     return AuthResult(success=told == LoginPassword(b"gpu", PASSWORD.encode()))
 
 
-def _free() -> int:
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as free:
-        return int(free.server_address[1])
-
-
 def _until(told: Any) -> None:
     end = time.monotonic() + DEADLINE_S
     while not told():
@@ -154,7 +150,7 @@ def alertmanager(folder: Path, receivers: list[dict[str, Any]]) -> Iterator[str]
     made = _filters().alertmanager(receivers, str(folder / "secrets"))
     made["route"] |= {"group_wait": "0s", "group_interval": "1s"}
     (folder / "alertmanager.yml").write_text(yaml.safe_dump(made))
-    at = f"127.0.0.1:{_free()}"
+    at = f"127.0.0.1:{ports.unused()}"
     words = [f"--config.file={folder / 'alertmanager.yml'}", f"--storage.path={folder / 'alerts'}"]
     words += ["--cluster.listen-address=", f"--web.listen-address={at}"]
     with (folder / "alertmanager.log").open("w") as log:
