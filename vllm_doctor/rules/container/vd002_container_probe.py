@@ -4,7 +4,7 @@ import math
 
 from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.clock import seconds_between
-from vllm_doctor.log.match import read
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.container import Check, Container
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
@@ -87,7 +87,7 @@ def _unready(case: Case, container: Container) -> Finding | None:
 
 def _readiness(case: Case, container: Container, why: str) -> Change:
     check = next((c for c in container.checks if c.kind == "readiness"), None)
-    if "imeout" in why or "deadline exceeded" in why:
+    if says(why, "probe-too-late"):
         to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
         told = "a server that is busy answers /health late"
         return _probe(container, "readiness", Direction.RAISE, told, {"timeoutSeconds": to})

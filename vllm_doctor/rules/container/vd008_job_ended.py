@@ -101,7 +101,7 @@ def judge(case: Case) -> Outcome:
             changes=(ended.change(container),),
             refute=f"sacct -j {shell_word(container.name)} shows another state",
         )
-    told = container.error.partition("Reason=")[2]
+    told = (read("slurm-reason", container.error) or {}).get("reason", "")
     never = next((row for row in _NEVER if read(row[0], told) is not None), None)
     if never is None or (container.started and container.reason != "FAILED"):
         return Clear("Slurm did not end the job, and the job does not wait for something that never comes")

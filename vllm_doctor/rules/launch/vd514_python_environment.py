@@ -201,7 +201,7 @@ def _warned(case: Case) -> Finding | None:
     """vLLM's own operators could not be loaded, and the log does not get past that: what needs them fails next."""
     run = case.run
     hit = run.first("ops-import") if run is not None else None
-    if run is None or hit is None or "undefined symbol" not in hit.fields["why"]:
+    if run is None or hit is None or not says(hit.fields["why"], "symbol-undefined"):
         return None
     if any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return None

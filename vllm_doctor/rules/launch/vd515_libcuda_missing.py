@@ -1,5 +1,6 @@
 """VD515: the loader or the linker does not find the driver library."""
 
+from vllm_doctor.log.match import read
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Phase
@@ -55,7 +56,9 @@ def _warned(case: Case) -> Finding | None:
     """vLLM warned that the driver's library is not there, and then found no device: a container without the driver."""
     run, root = case.run, case.root
     hit = run.first("ops-import") if run is not None else None
-    if hit is None or root is None or not hit.fields["why"].startswith("libcuda.so.1") or not root.ids & _NO_DEVICE:
+    if hit is None or root is None or not root.ids & _NO_DEVICE:
+        return None
+    if (read("cudart-missing", hit.fields["why"]) or {}).get("library") != "libcuda.so.1":
         return None
     return finding(
         RULE,

@@ -54,7 +54,7 @@ def judge(case: Case) -> Outcome:
 
 def _noticed(run: AnalysedRun) -> int | None:
     """The first line in which the server misses its engine, as each release words it; a worker's end is none."""
-    ends = (h for h in run.all("engine-process-died") if h.fields["who"].startswith("Engine core"))
+    ends = (h for h in run.all("engine-process-died") if says(h.fields["who"], "is-engine-core"))
     hits = (*run.all("engine-exited"), *ends, *run.all("engine-dead-noticed"))
     return min((h.index for h in hits), default=None)
 

@@ -97,7 +97,7 @@ def judge(case: Case) -> Outcome:
                 ),
                 command=SHM,
             )
-            if not afar and ("nccl-system" in fault.ids or "system" in (_why(fault) or "").lower())
+            if not afar and ("nccl-system" in fault.ids or says(_why(fault) or "", "nccl-of-the-system"))
             else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
             if not own and not afar and "gloo" not in fault.ids

@@ -234,7 +234,7 @@ def _checkpoint(case: Case) -> Change | None:
 
 def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """The kernel of another library, by what was called; weights that no kernel of this card multiplies: others."""
-    if "scaled_mm" in fault.fields("devices-with").get("what", ""):
+    if says(fault.fields("devices-with").get("what", ""), "fp8-product"):
         why = "products of two FP8 matrices need a newer GPU; this one supports FP8 weights only through Marlin"
         return (
             set_flag(case, "quantization", None, Direction.CHANGE, why)

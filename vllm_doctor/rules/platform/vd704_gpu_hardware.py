@@ -2,6 +2,7 @@
 
 import shlex
 
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.snapshot import Signal
@@ -45,7 +46,7 @@ def judge(case: Case) -> Outcome:
 
 
 def _asks(gpu: Gpu) -> bool:
-    lost = "lost" in (gpu.error or "").lower()
+    lost = says(gpu.error or "", "nvml-lost")
     return lost or (gpu.recovery_action or "").lower() not in _NONE or bool(gpu.remap_failed)
 
 
