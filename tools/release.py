@@ -2,6 +2,7 @@
 """Write down what a vLLM release is made of, and say what a person must read:
 
     tools/release.py add vllm-0.33.0-cp38-abi3-manylinux_2_28_x86_64.whl   # or a folder with it unpacked
+    tools/release.py again WHEEL... --only options,fields   # releases that are there, read with the extractor of today
     tools/release.py diff 0.32.0 0.33.0        # what is written down, compared
     tools/release.py bodies OLD_WHEEL WHEEL    # the functions to read again, line by line
     tools/release.py spans                     # wordings that did not change reach the newest release
@@ -17,7 +18,7 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from releases import cited, history, read, refusals, report, store
@@ -81,6 +82,41 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
             return 0
     tell(store.load(earlier, folder) if earlier else None, release, wheel)
     return 0
+
+
+def again(places: Sequence[Path], only: Sequence[str], folder: Path = store.FOLDER, made: Path = history.FOLDER) -> int:
+    """Read releases that are written down once more, and say section by section what came and what went.
+
+    What an older extractor wrote and this one does not find is either its mistake or this one's: read each. 2 for what
+    is no wheel of a release that is written down; the releases before it in the list are written.
+    """
+    for place in places:
+        try:
+            wheel = read_wheel(place)
+            kept = store.load(wheel.version, folder)
+            if kept is None:
+                raise WheelError(f"{place}: {wheel.version} is not written down; needed: tools/release.py add")
+            found = read.release(wheel, sought(), only)
+        except WheelError as problem:
+            print(f"release: {problem}", file=sys.stderr)
+            return 2
+        # A file that was written from several readings keeps the name of the first: its other sections come from it.
+        whole = set(only) >= set(store.SECTIONS)
+        heads = {name: found[name] if whole else kept[name] for name in ("version", "source")}
+        rows = {name: found if name in only else kept for name in store.SECTIONS}
+        release = heads | {name: each[name] for name, each in rows.items() if name in each}
+        store.write(store.path(wheel.version, folder), store.dumps(release))
+        _section(f"vLLM {wheel.version}, read again", report.changes(kept, release, only))
+    print(f"{len(history.write(folder, made))} history files changed")
+    return 0
+
+
+def _sections(text: str) -> list[str]:
+    """The sections that are named, all of them where none is."""
+    named = text.split(",") if text else list(store.SECTIONS)
+    if unknown := [name for name in named if name not in store.SECTIONS]:
+        raise argparse.ArgumentTypeError(f"no section {', '.join(unknown)}; needed: of {', '.join(store.SECTIONS)}")
+    return named
 
 
 def diff(before: str, after: str) -> int:
@@ -234,6 +270,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("add", help="a wheel, or a folder with one unpacked").add_argument("wheel", type=Path)
+    reread = commands.add_parser("again", help="releases that are written down, read with the extractor of today")
+    reread.add_argument("wheels", type=Path, nargs="+")
+    reread.add_argument("--only", type=_sections, default=list(store.SECTIONS), help="sections, with commas; else all")
     compared = commands.add_parser("diff", help="two releases that are written down")
     compared.add_argument("before")
     compared.add_argument("after")
@@ -248,6 +287,8 @@ def main(argv: list[str] | None = None) -> int:
     match given.command:
         case "add":
             return add(given.wheel)
+        case "again":
+            return again(given.wheels, given.only)
         case "diff":
             return diff(given.before, given.after)
         case "bodies":

@@ -826,6 +826,32 @@ def test_a_bad_wheel_is_one_clear_line_and_the_data_stays(
     assert {f: f.read_bytes() for f in sorted(tmp_path.rglob("*.json"))} == before
 
 
+def test_reading_again_touches_the_named_sections_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place, folders = wheel(tmp_path), (tmp_path / "releases", tmp_path / "history")
+    added(tmp_path, place)
+    whole = store.path("0.99.0", folders[0]).read_text(encoding="utf-8")
+    older = facts(tmp_path)
+    del older["options"]["port"]["choices"], older["metrics"]  # an older extractor read neither
+    older["options"]["made-up"] = {"words": 1}
+    older["source"] = "wheel of long ago"  # type: ignore[assignment]
+    store.write(store.path("0.99.0", folders[0]), store.dumps(older))
+    capsys.readouterr()
+    assert release.again([place], ["options"], *folders) == 0
+    printed = capsys.readouterr().out
+    assert "options: 0 new, 1 gone, 1 changed" in printed
+    assert "- made-up" in printed
+    assert facts(tmp_path)["options"] == json.loads(whole)["options"]
+    assert facts(tmp_path)["source"] == "wheel of long ago"
+    assert "metrics" not in facts(tmp_path)
+    assert release.again([place], store.SECTIONS, *folders) == 0
+    assert store.path("0.99.0", folders[0]).read_text(encoding="utf-8") == whole
+
+
+def test_a_release_that_is_not_there_is_not_read_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert release.again([wheel(tmp_path)], ["options"], tmp_path, tmp_path) == 2
+    assert "0.99.0 is not written down" in capsys.readouterr().err
+
+
 class TestWhatIsKept:
     """The data of the repository itself."""
 
@@ -874,7 +900,7 @@ def test_the_worked_example_of_contributing_can_be_played(tmp_path: Path, capsys
     """Every command of it is one that the tool has, and what it prints has the headings that the example shows."""
     example = CONTRIBUTING.partition("## A release of vLLM")[2].partition("\n## ")[0]
     commands = re.findall(r"tools/release\.py (\w+)", example, re.MULTILINE)
-    assert commands == ["add", "spans", "diff", "bodies"]
+    assert commands == ["add", "spans", "diff", "again", "bodies"]
     added(tmp_path, wheel(tmp_path))
     capsys.readouterr()
     assert added(tmp_path, wheel(tmp_path, "0.100.0", limit=16384)) == 0

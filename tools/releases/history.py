@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releases import registered, store
+from releases import kernels, registered, store
 from vllm_doctor.knowledge.version import Version, as_version
 
 FOLDER = store.FOLDER.parent / "history"
-_KERNELS = ("attention", "compilation", "linear", "moe", "pass_config")
 FILES: dict[str, tuple[str, ...]] = {
     "options": ("options",),
     "fields": ("fields",),
@@ -22,7 +21,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "joint": ("joint",),
     "registered": tuple(registered.TABLES),
     "environment": ("environment",),
-    "kernels": _KERNELS,
+    "kernels": kernels.TABLES,
     "packages": ("packages",),
     "metrics": ("metrics",),
     "models": ("architectures", "quantizations"),

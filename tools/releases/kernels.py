@@ -16,15 +16,14 @@ _CLASSES = {
     "AttentionBackendEnum": "attention",
     "CompilationConfig": "compilation",
 }
+TABLES = ("attention", "compilation", "linear", "moe", "pass_config")
 _TYPES = {"MoEBackend": "moe", "LinearBackend": "linear"}
 _FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer|registry|backends/registry))\.py"
 
 
 def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
     """Table → name → what is known of it (`capability` of attention backends)."""
-    made: dict[str, dict[str, dict[str, object]]] = {
-        table: {} for table in ("attention", "compilation", "linear", "moe", "pass_config")
-    }
+    made: dict[str, dict[str, dict[str, object]]] = {table: {} for table in TABLES}
     classes: dict[str, str] = {}
     for path in wheel.paths(_FILES):
         if any(re.search(rf"\b{name}\b", wheel.files[path]) for name in {**_CLASSES, **_TYPES}):

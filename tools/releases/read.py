@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from releases import (
     checks,
@@ -17,6 +17,7 @@ from releases import (
     packages,
     refusals,
     registered,
+    store,
     traits,
 )
 from releases.fields import Fields
@@ -25,28 +26,31 @@ from releases.store import Release
 from releases.wheel import Wheel
 
 
-def release(wheel: Wheel, catalogue: Iterable[Sought]) -> Release:
-    """All sections of a release. Raises WheelError where a source does not parse."""
+def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = store.SECTIONS) -> Release:
+    """The sections of a release, all of them or some. Raises WheelError where a source does not parse."""
     fields = Fields(wheel)
     taken = options.read(wheel, fields)
     keys = fields.section(taken)
-    return {
-        "version": wheel.version,
-        "source": f"wheel {wheel.name}",
-        "packages": packages.read(wheel),
-        **({"build": dict(wheel.code)} if wheel.code else {}),
-        "options": taken,
-        "fields": keys,
-        "checks": checks.read(wheel, taken, keys),
-        "joint": joint.read(wheel, taken),
-        "environment": environment.read(wheel),
-        **kernels.read(wheel),
-        "quantizations": models.quantizations(wheel),
-        **registered.read(wheel),
-        "architectures": models.architectures(wheel),
-        "traits": traits.read(wheel),
-        "metrics": metrics.read(wheel),
-        "messages": messages.read(wheel, catalogue),
-        "refusals": refusals.read(wheel, frozenset(taken)),
-        "cited": cited.read(wheel),
-    }
+    readers: tuple[tuple[tuple[str, ...], Callable[[], Mapping[str, Mapping[str, object]]]], ...] = (
+        (("packages",), lambda: {"packages": packages.read(wheel)}),
+        (("build",), lambda: {"build": dict(wheel.code)} if wheel.code else {}),
+        (("options",), lambda: {"options": taken}),
+        (("fields",), lambda: {"fields": keys}),
+        (("checks",), lambda: {"checks": checks.read(wheel, taken, keys)}),
+        (("joint",), lambda: {"joint": joint.read(wheel, taken)}),
+        (("environment",), lambda: {"environment": environment.read(wheel)}),
+        (kernels.TABLES, lambda: kernels.read(wheel)),
+        (("quantizations",), lambda: {"quantizations": models.quantizations(wheel)}),
+        (tuple(registered.TABLES), lambda: registered.read(wheel)),
+        (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
+        (("traits",), lambda: {"traits": traits.read(wheel)}),
+        (("metrics",), lambda: {"metrics": metrics.read(wheel)}),
+        (("messages",), lambda: {"messages": messages.read(wheel, catalogue)}),
+        (("refusals",), lambda: {"refusals": refusals.read(wheel, frozenset(taken))}),
+        (("cited",), lambda: {"cited": cited.read(wheel)}),
+    )
+    made: dict[str, Mapping[str, object] | str] = {"version": wheel.version, "source": f"wheel {wheel.name}"}
+    for names, reader in readers:
+        if any(name in only for name in names):
+            made |= {name: section for name, section in reader().items() if name in only}
+    return made

@@ -22,11 +22,13 @@ class Catalogued(NamedTuple):
     has_file: bool = False
 
 
-def changes(old: Release | None, new: Release) -> Iterator[str]:
+_TOLD_APART = ("messages", "refusals", "cited")
+_FACTS = tuple(name for name in store.SECTIONS if name not in _TOLD_APART)
+
+
+def changes(old: Release | None, new: Release, sections: Iterable[str] = _FACTS) -> Iterator[str]:
     """Section by section: what came, what went, what is another."""
-    for name in store.SECTIONS:
-        if name in {"messages", "refusals", "cited"}:
-            continue
+    for name in sections:
         before, after = store.section(old, name), store.section(new, name)
         came, gone = [n for n in after if n not in before], [n for n in before if n not in after]
         other = [n for n in after if n in before and after[n] != before[n]]
