@@ -1,13 +1,14 @@
 """A launch that somebody hands over as a file, a compose file or a script, and what it tells of the release."""
 
+import contextlib
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-DOCTOR = Path(sys.executable).with_name("vllm-doctor")
+from tests.cli.test_explain import typed
+
 COMPOSE = """# the chat server
 services:
   chat:
@@ -22,7 +23,8 @@ ERROR 05-01 10:00:00 [core.py:396] RuntimeError: of its own kind
 
 
 def doctor(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([DOCTOR, "diagnose", *words], cwd=folder, capture_output=True, text=True, check=False)
+    with contextlib.chdir(folder):
+        return typed("diagnose", *words)
 
 
 def version(folder: Path, *words: str) -> object:
