@@ -89,8 +89,9 @@ def catalogue() -> Mapping[str, Message]:
 
 
 @cache
-def _scanned() -> tuple[Message, ...]:
-    return tuple(m for m in messages() if m.scope == "log")
+def _scanned() -> tuple[tuple[str, Message], ...]:
+    """By their anchors: most messages stand in no log, and each of them is looked for in every run."""
+    return tuple((m.anchor, m) for m in messages() if m.scope == "log")
 
 
 @cache
@@ -211,10 +212,12 @@ def scan(lines: Sequence[LogLine], wanted: Iterable[Message] | None = None) -> t
         starts.append(at)
         at += len(text) + 1
     hits: list[Hit] = []
-    for message in _scanned() if wanted is None else wanted:
-        if not message.anchor:
+    for anchor, message in _scanned() if wanted is None else ((m.anchor, m) for m in wanted):
+        place = joined.find(anchor)
+        if place < 0:
+            continue
+        if not anchor:
             raise ValueError(f"message {message.id} has no anchor: it is read in one text alone")
-        place = joined.find(message.anchor)
         count = 0
         while place >= 0 and count < _LIMIT:
             index = bisect_right(starts, place) - 1
@@ -223,6 +226,6 @@ def scan(lines: Sequence[LogLine], wanted: Iterable[Message] | None = None) -> t
                 hits.append(Hit(message.id, index, fields))
                 count += 1
             end = starts[index] + len(texts[index])
-            place = joined.find(message.anchor, end)
+            place = joined.find(anchor, end)
     hits.sort(key=lambda h: h.index)
     return tuple(hits)

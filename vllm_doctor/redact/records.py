@@ -123,9 +123,10 @@ def _mapped(value: _Record, of: Callable[[str], str]) -> _Record:
 
 
 def _each(value: object, of: Callable[[str], str]) -> object:
-    if type(value) is str:
-        return of(value)
-    if type(value) in _NO_TEXT:
+    kind = type(value)
+    if kind is str:
+        return of(value)  # type: ignore[arg-type] # mypy knows it of type(value) alone
+    if kind in _NO_TEXT or (kind is tuple and not value):
         return value
     if isinstance(value, msgspec.Struct):
         changed = {
