@@ -63,6 +63,12 @@ def test_no_switch_of_the_newest_release_that_is_on_by_default_was_overlooked() 
         (["vllm/utils/deep_gemm.py"], "", "VLLM_USE_DEEP_GEMM"),
         (["vllm/v1/worker/gpu/model_runner.py", "vllm/v1/worker/gpu/states.py"], "", "VLLM_USE_V2_MODEL_RUNNER"),
         (["vllm/v1/worker/gpu_model_runner.py", "vllm/device_allocator/cumem.py"], "", "enable-sleep-mode"),
+        (["vllm/compilation/passes/fusion/allreduce_rms_fusion.py"], "", "compilation-config"),
+        (["vllm/distributed/device_communicators/shm_object_storage.py"], "is invalid", "mm-processor-cache-type"),
+        (["vllm/distributed/aux_output_connector/routed_experts.py"], "", "enable-return-routed-experts"),
+        (["vllm/model_executor/determinism/batch_invariant.py"], "", "VLLM_BATCH_INVARIANT"),
+        (["vllm/model_executor/model_loader/weight_cache/ipc_loader.py"], "", "load-format"),
+        (["vllm/distributed/kv_events.py"], "", "kv-events-config"),
     ],
 )
 def test_the_smallest_component_comes_first(calls: list[str], said: str, first: str) -> None:

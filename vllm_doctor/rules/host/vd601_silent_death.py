@@ -111,7 +111,7 @@ def judge(case: Case) -> Outcome:
         return finding(
             RULE,
             title="The engine failed with an error that is not in this log",
-            confidence=Confidence.POSSIBLE,
+            confidence=Confidence.LIKELY,
             evidence=(case.line(first.index),),
             refute="the log is whole: then something outside ended the engine",
             then="judge the whole log, from the start of the server: the engine's own error stands above this line",

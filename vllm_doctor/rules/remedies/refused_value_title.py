@@ -18,6 +18,7 @@ _TITLES = {
     "device-ordinal": "A rank asks for a GPU that is not there",
     "length-above-model": "--max-model-len {length} is above the {derived} that the model allows",
     "tokens-below-length": "--max-num-batched-tokens {tokens} is below {other} {limit}",
+    "chat-template-path": "The file that --chat-template names is not there",
     "utilization-range": "--gpu-memory-utilization {value} is not a fraction from 0 to 1",
     "heads-divisible": "{heads} attention heads cannot be split evenly over {size} GPUs",
     "world-size": "The launch asks for {size} GPUs, and this host has {gpus}",
