@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO
 
 PROGRAM = Path(sys.executable).with_name("ansible-playbook")
@@ -102,7 +102,9 @@ def _run(*, argv: list[str], cwd: str, env: dict[str, str], streams: list[str]) 
         os.close(opened)
     # The folder of a run is made where Ansible is imported, and removed at the end of the process that imported it.
     atexit._clear()
-    constants.DEFAULT_LOCAL_TMP = constants.config.get_config_value("DEFAULT_LOCAL_TMP")
+    own = TemporaryDirectory(prefix="ansible-local-", dir=Path(constants.DEFAULT_LOCAL_TMP).parent)
+    constants.DEFAULT_LOCAL_TMP = own.name
+    atexit.register(own.cleanup)
     sys.argv = argv
     code = 250
     try:
