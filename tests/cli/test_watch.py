@@ -63,7 +63,7 @@ def test_a_closed_door_names_the_key_s_place_and_a_key_that_no_header_holds_is_n
     assert (without.returncode, "VLLM_API_KEY=… in the environment gives a key" in without.stdout) == (3, True)
     broken = watch("--once", "--url", address, VLLM_API_KEY="sesame\r\nother", COLUMNS="200")
     assert (broken.returncode, broken.stderr) == (3, "")
-    assert "the key has a line break or another sign that no header may hold" in broken.stdout
+    assert "the key has a line break or another character that a header must not contain" in broken.stdout
     assert "sesame" not in broken.stdout
 
 

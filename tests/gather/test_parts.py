@@ -290,7 +290,7 @@ def test_root_tells_a_user_what_the_user_may_read(
          "basic_auth needs either password or password_file"),
         ("authorization: {credentials_file: none}",
          "authorization names a file that cannot be read ({0}/none: no such file)"),
-        ("authorization: {credentials_file: raw}", "authorization names a file that is no text ({0}/raw)"),
+        ("authorization: {credentials_file: raw}", "authorization names a file that is not text ({0}/raw)"),
         ("tls_config: {ca_file: none}", "tls_config: ca_file: {0}/none cannot be read"),
         ("tls_config: {ca_file: raw, server_name: s, insecure_skip_verify: true}", ""),
     ],

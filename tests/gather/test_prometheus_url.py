@@ -116,7 +116,7 @@ def test_a_replica_without_figures_is_unknown_and_named(
     monkeypatch.setattr(Api, "told", {**EVEN, "gpu3:8000": None})
     code, told = judged(capsys, base)
     assert (code, told["verdict"]) == (Exit.INCOMPLETE, "unknown")
-    assert told["path"][-1]["because"] == f"{base} has no figures of gpu3:8000 any more"
+    assert told["path"][-1]["because"] == f"{base} no longer has figures of gpu3:8000"
 
 
 def test_a_name_of_a_server_is_no_command(

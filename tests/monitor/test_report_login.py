@@ -92,7 +92,7 @@ def test_without_the_file_the_password_is_asked_for(site: tuple[str, Path], tmp_
         ("basic_auth: {username: ops, pasword: x}", "unknown field `pasword`"),
         ("tls_config: {ca_file: password}", "password has no certificate of an authority"),
         ("tls_config: {ca_file: nowhere}", "ca_file"),
-        ("a: [", "it is no YAML"),
+        ("a: [", "it is not YAML"),
         ("- 1", "needed: Prometheus' http_config"),
     ],
 )

@@ -55,7 +55,7 @@ LOADER = ["vllm/transformers_utils/config.py", "transformers/modeling_gguf_pytor
 @pytest.mark.parametrize(
     ("lines", "title", "change"),
     [
-        (RAY, "Ray lost a node of the cluster: it answered no longer", "ray-node"),
+        (RAY, "Ray lost a node of the cluster: the node stopped answering", "ray-node"),
         (["/bin/sh: 1: vllm: Permission denied"], "The program may not be run by this user", "service-user"),
         (
             _raised(STORE, "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out "

@@ -36,7 +36,7 @@ class _Stream:
             count -= len(part)
             self._left -= len(part)
             if self._left < 0:
-                raise NoArchive(f"it unpacks to more than {MAX_UNPACKED >> 20} MiB, no sane size")
+                raise NoArchive(f"it unpacks to more than {MAX_UNPACKED >> 20} MiB, which no bundle or log needs")
             if keep:
                 parts.append(part)
         return b"".join(parts)
@@ -69,4 +69,6 @@ def _check(head: tarfile.TarInfo, wanted: Mapping[str, int]) -> None:
     if not (ordinary or head.type in _NAMES):
         raise NoArchive(f"{excerpt.name(head.name)} in it is not an ordinary file")
     if not 0 <= head.size <= most:
-        raise NoArchive(f"{excerpt.name(head.name)} in it has {head.size} bytes, no sane size: at most {most} are read")
+        raise NoArchive(
+            f"{excerpt.name(head.name)} in it has {head.size} bytes, which cannot be right: at most {most} are read"
+        )

@@ -113,7 +113,9 @@ def _opens(url: str, given: Pass | Login) -> tuple[dict[str, str], dict[str, Any
 
     sent = given.authorization if isinstance(given, Login) else given.key
     if sent and not _KEY.fullmatch(sent):
-        return NoResponse(f"{url}: the key has a line break or another sign that no header may hold", connected=True)
+        return NoResponse(
+            f"{url}: the key has a line break or another character that a header must not contain", connected=True
+        )
     if isinstance(given, Login):
         headers = {"Authorization": sent} if sent else {}
         if not given.verify:

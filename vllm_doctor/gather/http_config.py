@@ -57,7 +57,7 @@ def read(name: str) -> Login | Wrong:
     try:
         told = msgspec.convert(bounded_yaml.value(text.value), _File)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError):
-        return Wrong(f"{name}: it is no YAML; {_NEEDED}")
+        return Wrong(f"{name}: it is not YAML; {_NEEDED}")
     except msgspec.ValidationError as wrong:
         return Wrong(f"{name}: {wrong}; {_NEEDED}")
     sent = _sent(told, Path(name).parent)
@@ -103,4 +103,4 @@ def _secret(part: str, word: str, value: str | None, file: str | None, folder: P
     try:
         return text.value.decode().strip()
     except UnicodeDecodeError:
-        return Wrong(f"{part} names a file that is no text ({folder / file})")
+        return Wrong(f"{part} names a file that is not text ({folder / file})")

@@ -61,7 +61,7 @@ def _metrics(
     """The server's two scrapes, its load and that of the model's other servers."""
     older, newer = (one.get(name) for one in told)
     if newer is None:
-        return Unknown(f"{base} has no figures of {name} any more", f"curl -m 5 {shlex.quote(f'http://{name}/health')}")
+        return Unknown(f"{base} no longer has figures of {name}", f"curl -m 5 {shlex.quote(f'http://{name}/health')}")
     scrapes = (Scrape(now - WINDOW_S, older),) if older is not None else ()
     own = loads.get(name)
     peers = tuple(one for other, one in loads.items() if other != name and own and one.model == own.model)

@@ -100,7 +100,7 @@ def _keywords(text: str, call: ast.Call) -> tuple[str, ...]:
             raise LaunchError(f"line {keyword.value.lineno}: found **…; needed: the keywords themselves")
         value = _literal(text, keyword.value)
         if value is None and not _is_none(keyword.value):
-            raise LaunchError(f"line {keyword.value.lineno}: {keyword.arg} is no literal; needed: its value")
+            raise LaunchError(f"line {keyword.value.lineno}: {keyword.arg} is not a literal; needed: its value")
         if keyword.arg == "model":
             words.insert(2, str(value))
         elif value is not None:

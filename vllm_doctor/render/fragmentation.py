@@ -109,9 +109,11 @@ def _waste(use: KvUse) -> list[str]:
 
 def block_advice(use: KvUse) -> str:
     """One sentence; a size is named only if this version takes it and it gives back something worth having."""
+    if not use.waste:
+        return "none: too few requests have finished to know their lengths"
     here = next((w for w in use.waste if w.block_size == use.block_size), None)
     if here is None:
-        return "none: the lengths of requests or the block size are not known well enough"
+        return "none: the server does not export its block size"
     better: list[Waste] = [
         w for w in use.waste if w.allowed and w.block_size < here.block_size and here.share - w.share >= WORTH
     ]

@@ -37,8 +37,8 @@ def beside(use: MemoryUse) -> list[str]:
 
 def _held(gpu: GpuHolders) -> str:
     total = "" if gpu.total is None else f" of {gpu.total:.2f} GiB"
-    others = "others not told" if gpu.others is None else f"{gpu.others:.2f} by others"
-    own = "not told how much by this server" if gpu.own is None else f"{gpu.own:.2f}{total} held by this server"
+    others = "others unknown" if gpu.others is None else f"{gpu.others:.2f} by others"
+    own = "this server unknown" if gpu.own is None else f"{gpu.own:.2f}{total} held by this server"
     free = "" if gpu.free is None else f", {gpu.free:.2f} free"
     return f"GPU {visible(gpu.gpu, 20)}: {own}, {others}{free} (NVML)"
 

@@ -26,7 +26,7 @@ _NOW = {
     "VD901": "does not answer",
     "VD905": "does not answer",
     "VD909": "does not answer",
-    "VD911": "runs, not as it is written",
+    "VD911": "runs, but not what its unit says",
 }
 
 

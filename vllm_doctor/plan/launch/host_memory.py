@@ -112,7 +112,7 @@ def _connectors(
             Refusal(
                 "--kv-offloading-size",
                 f"{size:g}",
-                "0.14 or later: this release asks its own connector for a number of blocks, which it never gives it",
+                "0.14 or later: this release never tells its own connector the number of blocks that it needs",
             )
         )
         return ()

@@ -35,7 +35,7 @@ _OTHERS = frozenset({"is_rocm", "is_xpu", "is_tpu", "is_cpu", "is_out_of_tree", 
 _WORDS = {
     "model.is_moe": ("a model with experts", "a model without experts"),
     "model.use_mla": ("a model with latent attention (MLA)", "a model without latent attention (MLA)"),
-    "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is no encoder-decoder"),
+    "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is not an encoder-decoder"),
     "model.is_multimodal_model": ("a multimodal model", "a model of text alone"),
     "model.is_hybrid": ("a model with recurrent layers", "a model without recurrent layers"),
     "model.quantization": ("a quantized model", "a model that is not quantized"),

@@ -98,11 +98,11 @@ def _stored(  # noqa: PLR0917
         refines = does.refines_expert_blocks and fmt.name == "fp8" and part.expert
         if refines and gcd(form.block, each, a.hidden) >= _REFINED:
             return None
-        return f"blocks of {form.block} that share a scale; {each} for each rank is no multiple"
+        return f"blocks of {form.block} that share a scale; {each} for each rank is not a multiple"
     if does.marlin_alone_packs and _packed(a) and each % _MARLIN[side]:
-        return f"multiples of {_MARLIN[side]}, which Marlin's kernel takes; {each} for each rank is no multiple"
+        return f"multiples of {_MARLIN[side]}, which Marlin's kernel takes; {each} for each rank is not a multiple"
     if form.group and side == "inputs" and each % form.group and _needs_groups(does, fmt, part):
-        return f"groups of {form.group} that share a scale; {each} for each rank is no multiple"
+        return f"groups of {form.group} that share a scale; {each} for each rank is not a multiple"
     return None
 
 

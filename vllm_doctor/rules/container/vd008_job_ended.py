@@ -90,7 +90,7 @@ def judge(case: Case) -> Outcome:
     if container is None:
         return none(case)
     if not container.is_job:
-        return NotHere("it is no batch job")
+        return NotHere("it is not a batch job")
     ended = _STATES.get(container.reason)
     if ended is not None:
         return finding(

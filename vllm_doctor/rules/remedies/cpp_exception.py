@@ -15,10 +15,10 @@ _REASON, _BELOW = "what():", 6
 # The classes of the standard library that tell what a value was.
 _SIZES = frozenset({"std::length_error", "std::bad_array_new_length"})
 _TITLES = {
-    "std::out_of_range": "Native code read a place that its table does not have",
+    "std::out_of_range": "Native code read past the end of a table",
     "std::bad_function_call": "Native code called a function that was never set",
     "std::bad_cast": "Native code got an object of another class than it expects",
-    "std::future_error": "Native code waited for a result whose maker is gone",
+    "std::future_error": "Native code waited for a result of a thread that has ended",
 }
 # What the system says of a thread or a process more than the limit (std::system_error, EAGAIN).
 _LIMIT = "Resource temporarily unavailable"

@@ -50,7 +50,7 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("python-unbound", ("{part} reads {what} before it is set",)),
     ("python-undefined", ("{part} uses the name {what}, which nothing defines",)),
     ("python-changed-while-read", ("{part} changes a table while it reads it",)),
-    ("python-unpacked", ("{part} gets another number of values than it takes apart",)),
+    ("python-unpacked", ("{part} unpacks another number of values than it gets",)),
     ("python-recursion", ("{part} calls itself without an end",)),
 )
 # The libraries of vLLM's own operators (csrc/torch_bindings.cpp and its siblings).
