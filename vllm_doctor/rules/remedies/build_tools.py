@@ -30,7 +30,7 @@ UNFIT = {
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",
     "toolkit-mismatch": "the CUDA toolkit that torch was built with (CUDA_HOME)",
     "cpu-instructions-missing": "a processor whose instructions vLLM's CPU backend is written for, and Linux on x86",
-    "cmake-failed": "what CMake names below; or install the wheel of this release in place of a build",
+    "cmake-failed": "the tool that CMake names below; or install the wheel of this release in place of a build",
     "build-failed": "the tools that compile kernels at start; the compiler's error stands below",
     "build-failed-command": "the tools that compile kernels at start; the compiler's error stands above",
     "compiler-command": "a compiler that works here (gcc, python3-dev, libcuda.so); its own error stands above",
