@@ -18,6 +18,7 @@ from vllm_doctor.plan.support import card
 from vllm_doctor.plan.terms import encoder
 
 ARCH = arch(LLAMA_8B)
+L4 = next(one for one in (find("L4"),) if one is not None)
 OLD, NEW = asked("vllm serve m", "0.8.5"), asked("vllm serve m", "0.15.0")
 QWEN2 = Vision(
     layers=2, hidden=8, width=16, heads=2, patch=14, gated=False, positions=0, merge=2, out=8, image_size=448,
@@ -141,7 +142,7 @@ def test_items_beyond_the_older_engine_s_step_are_dropped(batched: int, *, text:
 
 def _row(**over: object) -> set_ups.SetUp:
     fields: dict[str, object] = {
-        "card": find("L4"),
+        "card": L4,
         "count": 2,
         "format": SimpleNamespace(options={}),
         "planner": SimpleNamespace(total_gib=22.5),
@@ -165,7 +166,7 @@ def test_a_set_up_reaches_its_goal_where_it_starts_and_lacks_nothing(
 def test_set_ups_stand_by_price_then_memory_then_count_then_what_they_change() -> None:
     assert _row().memory_gib == 45.0
     assert _row(planner=SimpleNamespace(total_gib=None)).memory_gib == 0.0
-    assert set_ups._cost(_row()) == (0.0, 45.0, 2, 0, find("L4").name)
+    assert set_ups._cost(_row()) == (0.0, 45.0, 2, 0, L4.name)
     assert set_ups._cost(_row(price=1.5, format=SimpleNamespace(options={"a": "b"})))[:4] == (1.5, 45.0, 2, 1)
 
 
@@ -206,11 +207,11 @@ def test_a_checkpoint_s_method_is_one_of_those_that_vllm_may_call_it(config: dic
 
 
 def test_a_card_below_every_build_is_told_the_least() -> None:
-    (told,) = card._build(NEW, dataclasses.replace(find("L4"), capability=6.9), 6.9)
+    (told,) = card._build(NEW, dataclasses.replace(L4, capability=6.9), 6.9)
     assert told.flag == "--gpu"
     assert "compute capability 6.9" in told.found
     assert told.needed == "7.0 or higher, which every release asks for"
-    assert not list(card._build(NEW, find("L4"), 8.9))
+    assert not list(card._build(NEW, L4, 8.9))
     for version, refused in (("0.19.0", False), ("0.20.0", True)):
-        (*told,) = card._build(replace(NEW, version=as_version(version)), find("L4"), 7.0)
-        assert bool(told) is refused
+        every = list(card._build(replace(NEW, version=as_version(version)), L4, 7.0))
+        assert bool(every) is refused

@@ -1,5 +1,6 @@
 """What `explain` says of a name that is no option: a metric, an architecture, a quantization, a backend."""
 
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
@@ -77,7 +78,8 @@ def test_the_traceback_of_a_line_is_a_later_one_that_ends_with_it(
     lines[5] = SimpleNamespace(text="ERROR it broke (EngineCore)")
     run = SimpleNamespace(lines=lines, crashes=crashes)
     root = SimpleNamespace(crash=None, index=5)
-    assert vd526._crash(run, root) is (None if found is None else crashes[found])  # type: ignore[arg-type]
     own = SimpleNamespace(crash=_crash(1, ""), index=5)
-    assert vd526._crash(run, own) is own.crash  # type: ignore[arg-type]
-    assert vd526._crash(None, root) is None  # type: ignore[arg-type]
+    asked: Callable[[object, object], object] = vd526._crash  # type: ignore[assignment]
+    assert asked(run, root) is (None if found is None else crashes[found])
+    assert asked(run, own) is own.crash
+    assert asked(None, root) is None
