@@ -10,10 +10,13 @@ from tests.plan.models import LLAMA_8B, arch
 from tests.plan.test_which_engine import asked
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.advice import set_ups
+from vllm_doctor.plan.advice.formats import FormatOptions
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Vision
+from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.support import card
 from vllm_doctor.plan.terms import encoder
 
@@ -215,3 +218,21 @@ def test_a_card_below_every_build_is_told_the_least() -> None:
     for version, refused in (("0.19.0", False), ("0.20.0", True)):
         every = list(card._build(replace(NEW, version=as_version(version)), L4, 7.0))
         assert bool(every) is refused
+
+
+@pytest.mark.parametrize(
+    ("count", "data", "added"),
+    [
+        (1, False, {"max-num-seqs": "9"}),
+        (2, False, {"max-num-seqs": "9", "tensor-parallel-size": "2"}),
+        (2, True, {"max-num-seqs": "5", "data-parallel-size": "2", "enable-expert-parallel": True}),
+        (4, True, {"max-num-seqs": "3", "data-parallel-size": "4", "enable-expert-parallel": True}),
+    ],
+)
+def test_a_launch_is_spread_over_the_cards_and_nothing_of_another_spread_is_left(
+    count: int, added: dict[str, object], *, data: bool
+) -> None:
+    typed = "vllm serve m -pp 8 -tp 8 --data-parallel-size 8 --seed 1"
+    line = parse_launch(typed.split(), as_version("0.15.0"))
+    told = set_ups._with(line, Goal(4096, 9), count, FormatOptions("as it is", cache="fp8"), data=data)
+    assert told.flags == {"seed": "1", "max-model-len": "4096", "kv-cache-dtype": "fp8", **added}

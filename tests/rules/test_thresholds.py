@@ -73,3 +73,16 @@ def test_of_two_options_that_nobody_knows_the_title_names_the_first_and_both_go(
     assert isinstance(told, Finding)
     assert told.title.startswith("vLLM has no --max-num-on-the-fly-batches")
     assert [change.name for change in told.changes] == ["max-num-on-the-fly-batches", "zorblax"]
+
+
+@pytest.mark.parametrize(
+    ("queries", "hits", "rate"), [(900_000, 0, 0.0), (900_000, 450, 0.05), (900_000, 899, 0.1), (900_000, 900, None)]
+)
+def test_a_prefix_cache_that_never_hits_has_less_than_one_hit_in_a_thousand(
+    tmp_path: Path, queries: int, hits: int, rate: float | None
+) -> None:
+    said = deepcopy(scenario("vd401-never-hits-fires"))
+    page = said["given"]["metrics"][0]
+    said["given"]["metrics"] = [page.replace(" 900000", f" {queries}").replace('"} 0\n', f'"}} {hits}\n')]
+    told = ask(loaded("VD401"), Case(gathered(said, tmp_path / "none")))
+    assert (told.arithmetic[0].value if isinstance(told, Finding) else None) == rate
