@@ -165,6 +165,7 @@ def test_how_many_gpus_a_container_was_given(host: dict[str, object], gpus: int 
          (1.0, 2.0, 3.0, 1, "curl")),
         ({"Test": ["CMD", "a"], "Interval": 0, "Timeout": 0, "Retries": 0}, (0.0, 30.0, 30.0, 3, "a")),
         ({"Test": ["NONE"]}, None),
+        ({"Test": ["CMD", "NONE"]}, (0.0, 30.0, 30.0, 3, "NONE")),
         ({"Test": []}, None),
         ({}, None),
     ],
