@@ -93,3 +93,31 @@ def test_quantized_experts_without_a_gate_are_left_to_flashinfer(config, version
     judged = judge(a, s, gpu)
     assert any("without a gate" in r.found for r in judged.refusals) == refused
     assert any("without a gate" in one for one in judged.doubts) == doubted
+
+
+def integers(config, group=128):
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": group}
+    one = {"targets": ["Linear"], "weights": weights, "input_activations": None}
+    quantized = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {"g": one}}
+    return {**config, "quantization_config": quantized}
+
+
+AWQ = {**MOE, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "ends"),
+    [
+        (integers(MOE), "-tp 4", "0.10.0", True),  # 192 each
+        (AWQ, "-tp 4", "0.9.1", True),
+        (integers(MOE), "-tp 2", "0.10.0", False),  # 384
+        (integers(MOE, group=64), "-tp 4", "0.10.0", False),  # Marlin takes them
+        (integers(MOE), "-tp 4 --enable-expert-parallel", "0.10.0", False),
+        (integers(MOE), "-tp 4 --enforce-eager", "0.10.0", False),  # the first request ends it
+        (integers(LLAMA_8B), "-tp 4", "0.10.0", False),
+        (MOE, "-tp 4", "0.10.0", False),
+    ],
+)
+def test_packed_experts_that_marlin_does_not_take_end_the_capture_of_graphs(config, flags, version, ends):
+    a, s, gpu = settings(config, flags, version, "L20")
+    assert any("moe_wna16" in r.needed for r in judge(a, s, gpu).refusals) == ends

@@ -108,3 +108,31 @@ def test_the_scales_of_qwen2_experts_have_a_place_from_0_5_2():
     }
     assert found(stored, version="0.5.1") == ["experts stored in fp8"]
     assert found(stored, version="0.5.2") == []
+
+
+QWEN3_NEXT = {
+    **MOE,
+    "architectures": ["Qwen3NextForCausalLM"],
+    "model_type": "qwen3_next",
+    "full_attention_interval": 4,
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "shared_expert_intermediate_size": 512,
+}
+BLOCKS = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "ends"),
+    [
+        ({**QWEN3_NEXT, "quantization_config": BLOCKS}, "0.10.2", True),
+        ({**QWEN3_NEXT, "quantization_config": BLOCKS}, "0.11.0", False),
+        (QWEN3_NEXT, "0.10.2", False),
+        ({**MOE, "quantization_config": BLOCKS}, "0.10.2", False),
+    ],
+)
+def test_projections_that_are_one_layer_must_each_fill_their_blocks(config, version, ends):
+    assert any(one.startswith("in_proj of fp8") for one in found(config, "", version)) == ends

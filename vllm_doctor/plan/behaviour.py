@@ -177,6 +177,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     parts_pooling_types: bool
     renamed_normalize: bool
     drops_scales_of_qwen2_experts: bool
+    joins_projections_of_states: bool
+    kimi_linear_misses_a_part: bool
+    packed_experts_by_wna16: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     """Experts without a gate on a card that FlashInfer's kernel does not know; NVFP4 experts on compute capability
     12.x, where the compiled kernel is of 10.0 alone and Marlin, which would do, stands back because the card multiplies
     four bits."""
+    yield from _for_few_tokens(a, s)
     if gpu is None or gpu.capability is None or a.moe is None:
         return
     if _without_gate(a, s) and int(gpu.capability) not in _FLASHINFER:
@@ -41,6 +42,33 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             f"NVFP4 experts on {gpu.name}, compute capability {gpu.capability}",
             f"vLLM 0.13.0 or later, whose kernel of grouped matrices has code for it; that of {s.version} has code for "
             f"10.0 alone",
+        )
+
+
+# What Marlin's kernel of experts asks of a rank's part beside whole groups, and moe_wna16's for few tokens; the groups
+# that they take (marlin_utils.py check_moe_marlin_supports_layer, fused_moe.py should_moe_wna16_use_cuda).
+_MARLIN, _FEW_TOKENS, _GROUPS = 64, 128, frozenset({32, 64, 128})
+_PACKED = frozenset({"compressed-tensors", "awq", "awq-marlin", "gptq", "gptq-marlin"})
+
+
+def _for_few_tokens(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Packed experts of which a rank holds no multiple of 128: Marlin stands back, and the kernel that takes few tokens
+    raises when the smallest graphs are captured. Without graphs the start goes well, and the first request raises."""
+    par = s.parallel
+    if a.moe is None or not s.does.packed_experts_by_wna16 or s.eager or par.expert or a.moe.width % par.tp:
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    layer = min(a.moe.layers, default=0)
+    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+    if fmt.name not in _PACKED or form.bits != 4 or form.name == "mxfp4" or form.group not in _GROUPS:
+        return
+    each = a.moe.width // par.tp
+    if each % max(_MARLIN, form.group) and each % _FEW_TOKENS:
+        yield Refusal(
+            "--tensor-parallel-size",
+            str(par.tp),
+            f"a size that splits the {a.moe.width} inputs of down_proj of the experts into multiples of {_FEW_TOKENS}; "
+            f"{each} for each rank is none, which ends the capture of graphs: moe_wna16 for few tokens takes no other",
         )
 
 

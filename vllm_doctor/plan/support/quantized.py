@@ -49,6 +49,8 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal(
             _CONFIG, "experts stored in fp8", f"vLLM 0.5.2: {a.name} of {s.version} loads no scales of experts"
         )
+    if method == "fp8" and s.does.joins_projections_of_states:
+        yield from _joined(a, s)
     if method.startswith("modelopt"):
         table = history("models", "quantizations")
         if any(table.exists(name, s.version) for name in methods(a, s)):  # else it is refused already
@@ -58,6 +60,19 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     if known is not None and isinstance(bits, int) and bits not in known and not s.does.plain_integer_methods:
         listed = " or ".join(map(str, sorted(known)))
         yield Refusal(_CONFIG, f"{method} of {bits} bits", f"{method.upper()} of {listed} bits")
+
+
+def _joined(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Qwen3-Next's two projections as one merged layer: each part must fill its blocks, on one card too."""
+    first = next((i for i, layer in enumerate(a.layers) if layer.kind == "linear"), None)
+    if a.model_type != "qwen3_next" or first is None or a.linear is None:
+        return
+    name = f"{a.text_prefix}.layers.{first}.linear_attn.in_proj_qkv"
+    block = scheme(a.quantization, s.quantization, s.element).choose(name, False).block
+    width = 2 * a.linear.value_heads
+    if block and width % block:
+        found = f"in_proj of fp8 in blocks of {block}, {width} outputs of which are in_proj_ba's"
+        yield Refusal(_CONFIG, found, f"vLLM 0.11.0, where they are two layers; in {s.version} they are one")
 
 
 def _apart(a: Architecture, s: Settings) -> Iterator[Refusal]:
