@@ -105,7 +105,7 @@ def test_the_refusal_names_the_sizes_that_split(ask):
     (told,) = ask(FP8_EXPERTS, "-tp 4", version="0.28.0").predict().settings.refusals
     assert told.needed == (
         "a size that splits the 768 outputs of gate_proj of the experts into blocks of 128 that share a scale; 192 for "
-        "each rank is no multiple, such as 1, 2"
+        "each rank is not a multiple, such as 1, 2"
     )
 
 
