@@ -27,7 +27,7 @@ _FEWEST = 2
 _FEWEST_OF_A_PAGE = 3
 _MOST = 200
 # What begins a line: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables, systemd's, JSON's,
-# a shell's word for a child that a signal ended.
+# a shell's word for a child that a signal ended, what native code writes as it ends its own process.
 _BEGINS = Pattern(
     r"\s{0,20}(?:\x1b?\[[0-9;]{0,200}m){0,50}(?:"
     r"\(\w[\w.:-]{0,200}(?: rank=\d{1,24})? pid=\d{1,24}|\[rank\d{1,24}\]|\[?[DIWEC]\d{3,4} \d|(?:DEBUG|INFO"
@@ -43,6 +43,7 @@ _BEGINS = Pattern(
     r"|\S{1,255}: line \d{1,9}: "
     r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
+    r"|terminate called |LLVM ERROR: |Fatal Python error: |(?:malloc|free|realloc)\(\): |double free |corrupted "
     r")"
 )
 _FRAME = Pattern(r'\s*File "')

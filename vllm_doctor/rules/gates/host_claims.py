@@ -13,6 +13,7 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.ranks import ranks
 from vllm_doctor.rules.say import environment, gib, set_flag
 
 # GiB of every rank for the KV cache where nothing is set (vllm/envs.py, to 0.10); a first start needs no more.
@@ -33,8 +34,8 @@ class HostClaim(msgspec.Struct, frozen=True):
 
 def host_claims(case: Case) -> tuple[HostClaim, ...]:
     """The pools that the launch or the log tells of, the host's own first."""
-    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-    pools = (_cpu_cache(case), _local_cache(case, ranks), _offload(case, ranks), _kv_offload(case), _swap(case, ranks))
+    every = ranks(case)
+    pools = (_cpu_cache(case), _local_cache(case, every), _offload(case, every), _kv_offload(case), _swap(case, every))
     return tuple(itertools.chain.from_iterable(pools))
 
 

@@ -10,6 +10,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import killed
 from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.gates.oom_killer import OOMD, Kill, in_log, kills
+from vllm_doctor.rules.gates.ranks import ranks_of
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.host_memory import (
@@ -37,6 +38,7 @@ _TOLD = (
     "ray-low-memory",
     "ray-threshold",
     "ray-killed",
+    "ray-oom-advice",
     "oomd-killed",
     "earlyoom-killed",
     "platform-oom",
@@ -173,6 +175,7 @@ def _while_it_grew(case: Case, run: AnalysedRun, dead: Hit) -> Finding | None:
         return None
     if shares_memory(case) and case.weights_gib is not None:
         return None  # there the fraction decides (VD602)
+    loaded = served or run.reached(dead.index) is StartupPhase.KV
     size, ram = run.number("checkpoint-size", "size"), run.number("checkpoint-size", "ram")
     if size is not None and ram is not None and ram > _PLENTY * size:
         return None
@@ -191,10 +194,15 @@ def _while_it_grew(case: Case, run: AnalysedRun, dead: Hit) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(dead.index),),
         arithmetic=sums,
-        changes=(more_host_memory(None) if served else room_to_load(),),
+        changes=_beside_weights(case) if loaded else (room_to_load(),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill",
         then=_ASK,
     )
+
+
+def _beside_weights(case: Case) -> tuple[Change | None, ...]:
+    """The weights were read before: what a process takes of the host then are its pools."""
+    return (*(claim.change for claim in host_claims(case)), more_host_memory(None))
 
 
 def _grown(*, loading: bool, served: bool) -> str:
@@ -263,7 +271,11 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
     if by in _JOB | {_STEP}:
         own = jobs_limit(by_slurm=by in _OF_SLURM)
     else:
-        own = launched_limit(case) or memory_limit(kill) if kill is not None else containers_limit(case)
+        own = (
+            launched_limit(case) or memory_limit(kill, ranks_of(case, kill))
+            if kill is not None
+            else containers_limit(case)
+        )
     return (
         own if limited else None,
         *(claim.change for claim in host_claims(case)),

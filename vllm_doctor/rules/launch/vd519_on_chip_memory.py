@@ -25,6 +25,8 @@ _IDS = (
 )
 
 _WHICH = "Say which card it is (--gpu): NVIDIA's and AMD's cards with this much on-chip memory have different kernels"
+# Tokens of a prompt: with so many a page is a quarter of the largest, and above so many the smallest.
+_SMALL_PAGES, _LONGEST_PAGED = 1024, 8192
 # Up to this release a card below compute capability 8.0 falls back to V0.
 _V0_LEFT = Version((0, 9))
 
@@ -50,6 +52,8 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     refuses before the kernel runs, so the call that failed is the one that is named."""
     if fault.fields("xla-on-chip").get("space") == "smem":
         return _smaller_table(case)
+    if fault.fields("xla-on-chip").get("space") == "vmem":
+        return _smaller_page(case)
     failed = kernel_kind(case, fault)
     triton = "triton-shared" in fault.ids
     if failed is KernelKind.ATTENTION:
@@ -117,6 +121,19 @@ def _smaller_table(case: Case) -> tuple[Change | None, ...]:
         set_flag(case, "max-model-len", longest // 2 if longest else None, Direction.LOWER, why),
         set_flag(case, "max-num-seqs", most // 2, Direction.LOWER, f"{why}; half of {most} sequences halve it"),
     )
+
+
+def _smaller_page(case: Case) -> tuple[Change | None, ...]:
+    """The memory for vectors of a core holds whole pages of the KV cache, and a page is a 16th of the longest prompt up
+    to 8192 tokens, of 16 to 256 tokens (v1/attention/backends/pallas.py get_page_size)."""
+    longest = case.count("max-model-len") or _LONGEST_PAGED
+    if not _SMALL_PAGES < longest <= _LONGEST_PAGED:
+        return ()
+    why = (
+        f"the kernel holds whole pages in the core's memory, and a page is a 16th of max_model_len: of {_SMALL_PAGES} "
+        f"tokens it is a quarter of the largest; above {_LONGEST_PAGED} it is the smallest again"
+    )
+    return (set_flag(case, "max-model-len", _SMALL_PAGES, Direction.LOWER, why),)
 
 
 def _smaller_block(case: Case, fault: Fault) -> Change | None:

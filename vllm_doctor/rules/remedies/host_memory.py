@@ -14,25 +14,34 @@ from vllm_doctor.rules.say import environment, thing
 # Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
 _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
 # Ids of the catalogue by which Ray says that it ended a worker for the host's memory.
-RAY = ("ray-low-memory", "ray-threshold", "ray-killed")
+RAY = ("ray-low-memory", "ray-threshold", "ray-killed", "ray-oom-advice")
 
 
-def memory_limit(kill: Kill) -> Change:
-    """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known."""
+def memory_limit(kill: Kill, ranks: int = 1) -> Change:
+    """A quarter more than it had when it was killed, in whole GiB: what it would have taken next is not known.
+
+    The limit is that of a group: every rank is a process in it, and they load equal parts at the same time.
+    """
     held = kill.resident
+    if held is not None and ranks > 1:
+        held *= ranks
     if kill.container is not None and held is not None:
-        return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25))
+        return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25), _held_by(ranks))
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     if (guest := read("system-container", kill.group or "")) is not None:
         return _of_guest(guest["guest"], math.ceil(held / GIB * 1.25) if held is not None else None)
-    why = "sets MemoryMax to 1.25 times what the process held; memory.peak in the unit's cgroup then shows the peak"
+    why = f"sets MemoryMax to 1.25 times what {_held_by(ranks)}; memory.peak in the unit's cgroup then shows the peak"
     if kill.group == UNNAMED or kill.container is not None:
         why += "; for a container use docker's --memory, for a pod limits.memory"
     return thing(ChangeKind.OS, "MemoryMax", Direction.RAISE, why, to=to, inventory="vllm_memory_max")
 
 
-def _of_container(number: str, group: str, gib_: int) -> Change:
-    why = "1.25 times what the process held when its container's limit ended it"
+def _held_by(ranks: int) -> str:
+    return "the process held" if ranks == 1 else f"{ranks} ranks hold, each as much as the killed one"
+
+
+def _of_container(number: str, group: str, gib_: int, held: str) -> Change:
+    why = f"1.25 times what {held} when its container's limit ended it"
     if "kubepods" in group:
         return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}Gi")
     runtime = "podman" if "libpod" in group else "docker"
