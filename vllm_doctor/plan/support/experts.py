@@ -67,8 +67,8 @@ def _for_few_tokens(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal(
             "--tensor-parallel-size",
             str(par.tp),
-            f"a size that splits the {a.moe.width} inputs of down_proj of the experts into multiples of {_FEW_TOKENS}; "
-            f"{each} for each rank is none, which ends the capture of graphs: moe_wna16 for few tokens takes no other",
+            f"a size that splits the {a.moe.width} inputs of down_proj of the experts into multiples of {_FEW_TOKENS}: "
+            f"moe_wna16's kernel for few tokens takes no other; with {each} for each rank the capture of graphs fails",
         )
 
 

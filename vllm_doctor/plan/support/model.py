@@ -34,9 +34,7 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         when = _when(history("models", "architectures"), a.name, s.version)
         yield Refusal("architectures", a.name, f"one of {s.version}{when} (a plugin may bring it)")
     if a.name == "KimiLinearForCausalLM" and s.does.kimi_linear_misses_a_part:
-        yield Refusal(
-            "architectures", a.name, f"vLLM 0.11.2 or 0.13.0: {s.version} ends with a TypeError of MLAModules"
-        )
+        yield Refusal("architectures", a.name, f"vLLM 0.11.2 or 0.13.0: MLAModules raises a TypeError in {s.version}")
     if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
 

@@ -71,7 +71,7 @@ def _joined(a: Architecture, s: Settings) -> Iterator[Refusal]:
     block = scheme(a.quantization, s.quantization, s.element).choose(name, False).block
     width = 2 * a.linear.value_heads
     if block and width % block:
-        found = f"in_proj of fp8 in blocks of {block}, {width} outputs of which are in_proj_ba's"
+        found = f"fp8 blocks of {block} in in_proj, where in_proj_ba has {width} outputs"
         yield Refusal(_CONFIG, found, f"vLLM 0.11.0, where they are two layers; in {s.version} they are one")
 
 
