@@ -8,6 +8,7 @@ from pathlib import Path
 import vllm_doctor
 
 PACKAGE = Path(vllm_doctor.__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 def test_no_two_modules_define_a_class_or_a_type_of_the_same_name() -> None:
@@ -15,6 +16,15 @@ def test_no_two_modules_define_a_class_or_a_type_of_the_same_name() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         for name in types(path.read_text(encoding="utf-8")):
             found[name].append(str(path.relative_to(PACKAGE)))
+    assert not {name: places for name, places in found.items() if len(places) > 1}
+
+
+def test_no_two_test_files_outside_packages_have_one_name() -> None:
+    """pytest imports a file whose folder has no __init__.py under its bare name; the second of two ends the whole run."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(TESTS.rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            found[path.name].append(str(path.relative_to(TESTS)))
     assert not {name: places for name, places in found.items() if len(places) > 1}
 
 
