@@ -20,7 +20,7 @@ def test_no_two_modules_define_a_class_or_a_type_of_the_same_name() -> None:
 
 
 def test_no_two_test_files_outside_packages_have_one_name() -> None:
-    """pytest imports a file whose folder has no __init__.py under its bare name; the second of two ends the whole run."""
+    """pytest imports a file whose folder has no __init__.py by its bare name: a second one ends the run."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted(TESTS.rglob("test_*.py")):
         if not (path.parent / "__init__.py").exists():
