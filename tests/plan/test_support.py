@@ -157,6 +157,35 @@ def test_a_backend_of_other_cards_is_refused(ask):
     assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend FLASHMLA", gpu="H200")) == []
 
 
+@pytest.mark.parametrize(
+    ("gpu", "version", "only"),
+    [
+        ("B200", "0.8.3", "no published one of 2.6.0"),
+        ("RTX 5090", "0.8.5", "no published one of 2.6.0"),
+        ("B200", "0.9.0", "only the one for CUDA 12.8"),
+        ("GB10", "0.10.1", "only the one for CUDA 12.8"),  # code for 12.0 runs on 12.1
+        ("B200", "0.10.2", None),  # the index has torch 2.8 for CUDA 12.8
+        ("V100 32GB", "0.8.5", None),
+        ("V100 32GB", "0.9.0", "only the one for CUDA 12.6"),
+        ("V100 32GB", "0.10.2", None),
+        ("V100 32GB", "0.33.0", None),  # refused
+        ("H100", "0.9.0", None),
+        ("Jetson AGX Orin 64GB", "0.9.0", None),  # builds of its own
+        ("B200", "0.1.0", None),  # its torch is not in the table
+    ],
+)
+def test_a_build_of_torch_that_the_launch_does_not_show_leaves_the_start_uncertain(ask, gpu, version, only):
+    p = ask(LLAMA_8B, "--dtype half --max-model-len 4096", gpu=gpu, gpus=1, version=version).predict()
+    assert [only in told for told in p.settings.depends] == [True] * (only is not None)
+    assert only is None or (p.outcome, p.verdict, p.odds) == ("ok", "uncertain", None)
+
+
+def test_what_does_not_fit_fails_with_any_build_of_torch(ask):
+    p = ask({**LLAMA_8B, "num_hidden_layers": 480}, gpu="B200", gpus=1, version="0.9.0").predict()
+    assert p.settings.depends
+    assert p.verdict == "does-not-start"
+
+
 def test_a_card_that_the_release_has_no_code_for_is_never_offered(ask):
     offered = {card.name for card, _, _ in hardware(ask(LLAMA_8B, "--max-model-len 131072", gpu="L4", gpus=1))}
     assert offered

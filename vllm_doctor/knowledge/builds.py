@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from vllm_doctor.knowledge import compat
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import Version
@@ -38,6 +40,30 @@ def last_with(capability: float) -> str | None:
     table = history("build", "build")
     spans = [table.span(name)[1] for name in table.names() if float(name) == capability]
     return spans[0] if spans else None
+
+
+class TorchBuilds(NamedTuple):
+    """The torch of a release, the CUDA of its build on the Python index, and the CUDA of the build that runs a card
+    which that one does not; None where no published build does."""
+
+    torch: str
+    cuda: str
+    other: str | None
+
+
+def torch_without(capability: float, at: Version) -> TorchBuilds | None:
+    """A release whose torch, as published, has no code for such a card in one build or in all: which one is installed
+    no launch shows. None where all have it, and where the torch is not known."""
+    wheel = compat.table().wheel(str(at))
+    code = {} if wheel is None else compat.table().torch_code(wheel.torch)
+    runs = {
+        name: float(least) <= capability and int(capability) <= int(float(newest))
+        for name, (least, newest) in code.items()
+    }
+    if wheel is None or all(runs.values()):
+        return None
+    with_code = next((wheel.cuda if name == "index" else name for name, has in runs.items() if has), None)
+    return TorchBuilds(wheel.torch, wheel.cuda, with_code)
 
 
 def _runs(kinds: str | None, name: str, capability: float) -> bool:

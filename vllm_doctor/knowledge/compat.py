@@ -247,6 +247,12 @@ class Table:
         found = self._data["torch"].get(torch)
         return None if found is None else str(found["cuda"])
 
+    def torch_code(self, torch: str) -> dict[str, tuple[str, str]]:
+        """The least and the newest compute capability that the published builds of a torch have code for: `index` is
+        the build on the Python index, the others are named by their CUDA. Empty for one that is not in the table."""
+        found = self._data["torch"].get(torch, {}).get("code", {})
+        return {name: (least, newest) for name, (least, newest) in found.items()}
+
     def variant(self, name: str) -> Variant | None:
         """A wheel variant by its label, such as `cu129`."""
         raw = self._data["variants"].get(name)

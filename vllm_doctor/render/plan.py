@@ -240,6 +240,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines += _under_load(plan)
     lines += [f"  refused  {r}" for r in s.refusals]
     lines += [f"  unknown  {d}" for d in s.doubts]
+    lines += [f"  depends  on {d}" for d in s.depends]
     lines += _to_run(plan)
     lines += _sizes(p)
     if p.available_kv_gib is not None:

@@ -67,6 +67,7 @@ def text(u: Upgrade) -> str:
     lines = [f"vLLM {u.old} → {u.new}: {_first(p, q)}"]
     lines += [f"  refused  {r}" for r in q.settings.refusals]
     lines += [f"  unknown  {d}" for d in q.settings.doubts]
+    lines += [f"  depends  on {d}" for d in q.settings.depends]
     lines += ["", f"  {'GiB of one GPU':<18} {u.old!s:>9} {u.new!s:>9} {'':>8}"]
     for (name, was), now in zip(_terms(p).items(), _terms(q).values(), strict=True):
         if was is not None and now is not None:

@@ -68,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()  # on what no launch shows
     defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)
 
     @property

@@ -62,7 +62,12 @@ def stages(
     told = judge(a, s, gpu)
     # What is said of a method here says more than that the option's table lacks it.
     judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}
-    s = replace(s, refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals), doubts=told.doubts)
+    s = replace(
+        s,
+        refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals),
+        doubts=told.doubts,
+        depends=told.depends,
+    )
     return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in _asked_stages(a, s.parallel)]
 
 

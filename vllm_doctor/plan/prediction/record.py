@@ -72,7 +72,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         """Does it start, as far as that can be said?"""
         if self.outcome == "unknown":
             return "unknown"
-        if self.odds is not None:
+        if self.odds is not None or (self.settings.depends and self.outcome in {"ok", UNDER_LOAD}):
             return "uncertain"
         if self.outcome == UNDER_LOAD:
             return "fails-under-load"

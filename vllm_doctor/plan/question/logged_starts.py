@@ -37,6 +37,7 @@ _NO_TERM = frozenset(
         "notes",
         "refusals",
         "doubts",
+        "depends",
         "defaulted",
         "flashinfer_asked",
     }

@@ -1,8 +1,8 @@
 """Can this release run this launch of this model on this card at all?
 
 One answer for the plan, the sweep, the cards and changes that are offered, preflight, and what a diagnosis foresees:
-refusals, each of which ends the start whatever memory there is, and doubts, each of which leaves it open whether vLLM
-or this plan knows the thing at all.
+refusals, each of which ends the start whatever memory there is; doubts, each of which leaves it open whether vLLM or
+this plan knows the thing at all; and what it depends on beside the launch, by which it is uncertain.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.support import adapters, card, experts, model, quantized, shapes, shared_memory
+from vllm_doctor.plan.support import adapters, card, experts, model, quantized, shapes, shared_memory, torch_build
 
 
 class Support(msgspec.Struct, frozen=True):
@@ -24,6 +24,7 @@ class Support(msgspec.Struct, frozen=True):
 
     refusals: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
+    depends: tuple[str, ...] = ()
 
 
 def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
@@ -49,4 +50,5 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),
         ),
+        tuple(torch_build.depends(s, gpu)),
     )

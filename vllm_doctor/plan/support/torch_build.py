@@ -1,0 +1,37 @@
+"""Has the torch that runs the release code for this card?
+
+The first kernel ends the start on a card that torch has no code for, and which of the published builds is installed no
+launch shows: on the Python index torch 2.7 is for CUDA 12.6, which compiles nothing for 10.0 and newer, while vLLM's
+images of the same releases have the one for CUDA 12.8, which was published without 7.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.knowledge import builds
+from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.plan.launch.settings import Settings
+
+_TELLS = "python -c 'import torch; print(torch.cuda.get_arch_list())' settles it"
+
+
+def depends(s: Settings, gpu: Card | None) -> Iterator[str]:
+    """One sentence, where some published build of torch, or all, have no code for the card. A Jetson has builds of
+    its own; what vLLM's wheel has no code for is refused."""
+    if gpu is None or gpu.capability is None or gpu.backend != "CUDA" or gpu.template == "tegra":
+        return
+    capability = gpu.capability
+    found = builds.torch_without(capability, s.version)
+    if found is None or builds.has_code(capability, s.version) is False:
+        return
+    if found.other is None:
+        yield (
+            f"the build of torch: no published one of {found.torch} has code for compute capability {capability}, "
+            f"which CUDA compiles for from 12.8 on; a build from source may. {_TELLS}"
+        )
+        return
+    yield (
+        f"the build of torch: of {found.torch} only the one for CUDA {found.other} has code for compute capability "
+        f"{capability}; the Python index has the one for CUDA {found.cuda}, vLLM's image the other. {_TELLS}"
+    )
