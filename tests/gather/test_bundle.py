@@ -241,7 +241,7 @@ def test_what_unpacks_to_an_absurd_size_is_refused_before_it_is_read(
     monkeypatch.setattr(archive, "MAX_UNPACKED", 4000)
     read = read_bundle(path)
     assert isinstance(read, Unknown)
-    assert "sane size" in read.reason
+    assert "which cannot be right" in read.reason
 
 
 def test_a_bare_list_of_snapshots_of_an_absurd_size_is_not_held(

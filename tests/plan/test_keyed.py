@@ -56,5 +56,6 @@ def test_shared_tensors_need_spawned_workers():
     assert flags(QWEN_VL, "--mm-tensor-ipc torch_shm", "0.25.1", env) == []
 
 
-def test_a_pooler_keeps_normalize_before_0_26():
-    assert flags(LLAMA_8B, '--pooler-config {"normalize":true}', "0.25.1") == []
+def test_a_pooler_has_normalize_up_to_0_15_and_no_release_after_takes_it():
+    assert flags(LLAMA_8B, '--pooler-config {"normalize":true}', "0.15.0") == []
+    assert flags(LLAMA_8B, '--pooler-config {"normalize":true}', "0.25.1") == ["--pooler-config"]
