@@ -64,7 +64,32 @@ def test_what_they_take_is_not_refused(words: str) -> None:
     assert refusals(words) == []
 
 
-@pytest.mark.parametrize("version", ["0.20.0", "99.0.0"])
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("-O3", "0.10.1"), ("-O 3", "0.11.2"), ("-O=3", "0.11.0"),  # a key of an object, before it is read as one
+        ("--limit-mm-per-prompt image=2", "0.9.1"),  # pairs, until 0.10.0
+        ("--tokenizer-mode slow", "0.14.0"), ("--tokenizer-mode slow", "0.30.0"),  # becomes hf
+    ],
+)  # fmt: skip
+def test_what_only_older_releases_take_is_not_refused_there(words: str, version: str) -> None:
+    assert refusals(words, version) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "version"),
+    [
+        ("--compilation-config 3", "0.10.1"),
+        ("-O.level=3", "0.14.0"),
+        ("--limit-mm-per-prompt image=2", "0.10.0"),
+        ("--tokenizer-mode slow", "0.31.0"),
+    ],
+)
+def test_what_a_release_no_longer_takes_is_refused_there(words: str, version: str) -> None:
+    assert len(refusals(words, version)) == 1
+
+
+@pytest.mark.parametrize("version", ["0.8.3", "99.0.0"])
 def test_of_a_release_whose_classes_were_not_read_nothing_is_said(version: str) -> None:
     assert refusals("--attention-config.backend NOPE --load-format nope --max-logprobs -5", version) == []
 

@@ -143,10 +143,19 @@ group.add_argument("--level", **vllm_kwargs["level"])
             "vllm/model_executor/model_loader/__init__.py": "_LOAD_FORMAT_TO_MODEL_LOADER = {'auto': A, 'pt': B}\n",
             "vllm/tool_parsers/__init__.py": "_TOOL_PARSERS_TO_REGISTER = {'hermes': ('f', 'C'), **more}\n",
             "vllm/reasoning/one.py": "@ReasoningParserManager.register_module(['r1', 'r2'])\nclass One: ...\n",
+            "vllm/tokenizers/registry.py": """
+_VLLM_TOKENIZERS = {"hf": A}
+def resolve(mode, tokenizer_mode):
+    if tokenizer_mode == "slow":
+        tokenizer_mode = "hf"
+    if tokenizer_mode == "grok2" or mode == "other":
+        mode = "hf"
+""",
         }
         said = read.release(read_wheel(wheel(tmp_path, more=more)), [])
         assert said["load_formats"] == {"auto": {}, "pt": {}}
         assert said["reasoning_parsers"] == {"r1": {}, "r2": {}}
+        assert said["tokenizers"] == {"hf": {}, "slow": {}}  # one that becomes another is taken too
         assert "tool_parsers" not in said  # not the whole list
 
     def test_a_type_of_the_front_end_may_stand_anywhere_in_the_package_that_hands_it_on(self, tmp_path: Path) -> None:

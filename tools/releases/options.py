@@ -138,7 +138,8 @@ class _Reading:
         self.changes: dict[tuple[str, str], list[tuple[str, str, ast.expr | None]]] = {}
         self.has_maybe = "{bool, str, type(None)}" in arg_utils
         self.judges_objects = ".validate_json(" in arg_utils
-        self.reads_json = "parse_type(json.loads)" in arg_utils
+        # A text without braces around it may be pairs, as `image=2`, where that helper stands (0.8.5 to 0.9.2).
+        self.reads_json = "parse_type(json.loads)" in arg_utils and "nullable_kvs(" not in arg_utils
         self.reads_braces = "= union_dict_and_str" in arg_utils
         self.made = {
             node.name: node for module in modules.values() for node in module.body if isinstance(node, ast.ClassDef)

@@ -30,6 +30,7 @@ def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
     made = {section: _table(wheel, *place) for section, place in TABLES.items()}
     for section, place in _DECORATED.items():
         made[section] = made[section] or _decorated(wheel, *place)
+    made["tokenizers"] |= _replaced(wheel, TABLES["tokenizers"][0], "tokenizer_mode") if made["tokenizers"] else set()
     return {section: {name: {} for name in sorted(names)} for section, names in made.items() if names}
 
 
@@ -40,6 +41,21 @@ def _table(wheel: Wheel, where: str, called: str) -> set[str]:
                 keys = [k.value if isinstance(k, ast.Constant) else None for k in value.keys]
                 return {key for key in keys if isinstance(key, str)} if all(isinstance(k, str) for k in keys) else set()
     return set()
+
+
+def _replaced(wheel: Wheel, where: str, variable: str) -> set[str]:
+    """Names for which the table's module takes another: `if tokenizer_mode == "slow"`, which then becomes "hf"."""
+    made: set[str] = set()
+    for path in wheel.paths(where):
+        for node in ast.walk(wheel.tree(path)):
+            match node:
+                case ast.If(
+                    test=ast.Compare(
+                        left=ast.Name(id=asked), ops=[ast.Eq()], comparators=[ast.Constant(value=str(name))]
+                    )
+                ) if asked == variable and variable in {target for target, _ in assigned(node.body)}:
+                    made.add(name)
+    return made
 
 
 def _decorated(wheel: Wheel, where: str, manager: str) -> set[str]:

@@ -180,7 +180,7 @@ class _Reading:
             self._value(name, value)
         if not nested:
             now = self.flags.get(name)
-            self._check(name, fact, None if switched_off else now)
+            self._check(name, fact, None if switched_off or _is_key(given, now) else now)
             if name in parser.REPEATED and isinstance(before, str) and isinstance(now, str):
                 self.flags[name] = f"{before},{now}"
             elif before is not None and before != now:
@@ -303,6 +303,12 @@ class _Reading:
             said = parser.value_complaint(name, value, self.version, self._own)
             if said is not None:
                 self.refuse(f"--{name}", excerpt.value(value), said.needed)
+
+
+def _is_key(given: str, value: str | bool | None) -> bool:
+    """Is it `-O3` or `-O 3`, of which the parser makes a key of an object first (utils/__init__.py of 0.10.1, `level`;
+    utils/argparse_utils.py of 0.11.2, `mode`)? `--compilation-config 3` stays the number that it is."""
+    return given == "-O" and isinstance(value, str) and value.isdecimal()
 
 
 def _is_open(value: str | bool) -> bool:
