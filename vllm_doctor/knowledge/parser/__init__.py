@@ -194,10 +194,12 @@ def unregistered(name: str, value: str, version: Version) -> Complaint | None:
     if place is None or value.lower() in {"auto", "none"} or "." in value:
         return None
     table = history(*place)
-    has = [known for known in table.names() if table.exists(known, version)]
-    if not has or value.lower() in {known.lower() for known in has}:
+    known = {name: table.exists(name, version) for name in table.names()}
+    has = [name for name, here in known.items() if here]
+    # Of a release that was not read, between one that has the name and one that lacks it, nothing is said.
+    if not has or value.lower() in {name.lower() for name, here in known.items() if here is not False}:
         return None
-    listed = ", ".join(near(value.lower(), [known.lower() for known in has], 3, 0.5) or has)
+    listed = ", ".join(near(value.lower(), [name.lower() for name in has], 3, 0.5) or has)
     return Complaint(
         f"--{name} {value}", f"a name that vLLM {version} or a plugin has: {listed}", f"choose one of these for {name}"
     )
