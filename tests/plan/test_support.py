@@ -43,7 +43,9 @@ def ask(tmp_path, monkeypatch):
     def asked(config, flags="", *, gpu="H100", gpus=8, version="0.33.0"):
         file = tmp_path / "config.json"
         file.write_text(json.dumps(config))
-        words = ("vllm", "serve", "m", "--max-model-len", "4096", *flags.split())
+        said = flags.split()
+        set_first = [word for word in said if word.startswith("VLLM_")]
+        words = (*set_first, "vllm", "serve", "m", "--max-model-len", "4096", *said[len(set_first) :])
         return planner(Question(words, gpu, gpus, None, version, str(file)))
 
     return asked
@@ -178,6 +180,54 @@ def test_a_build_of_torch_that_the_launch_does_not_show_leaves_the_start_uncerta
     p = ask(LLAMA_8B, "--dtype half --max-model-len 4096", gpu=gpu, gpus=1, version=version).predict()
     assert [only in told for told in p.settings.depends] == [True] * (only is not None)
     assert only is None or (p.outcome, p.verdict, p.odds) == ("ok", "uncertain", None)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "launch", "told"),
+    [
+        ("RTX PRO 6000", "0.10.1", "", ["the build of torch"]),  # its torch is older than triton_kernels asks for
+        ("RTX PRO 6000", "0.10.2", "", ["whether triton_kernels is installed"]),
+        ("GB10", "0.11.2", "", ["whether triton_kernels is installed"]),
+        ("RTX PRO 6000", "0.11.0", "VLLM_MXFP4_USE_MARLIN=1", ["whether triton_kernels is installed"]),
+        ("RTX PRO 6000", "0.11.2", "VLLM_MXFP4_USE_MARLIN=1", []),
+        ("RTX PRO 6000", "0.12.0", "", []),
+        ("B200", "0.11.0", "", []),
+        ("H100", "0.11.0", "", []),
+    ],
+)
+def test_kernels_of_mxfp4_experts_on_cards_newer_than_they_are(ask, gpu, version, launch, told):
+    s = ask(GPT_OSS_20B, launch, gpu=gpu, gpus=1, version=version).predict().settings
+    assert [x.partition(":")[0] for x in s.depends] == told
+
+
+SEES = {
+    "model_type": "qwen3_vl",
+    "depth": 4,
+    "hidden_size": 1152,
+    "intermediate_size": 4304,
+    "num_heads": 16,
+    "out_hidden_size": 4096,
+    "deepstack_visual_indexes": [1],
+}
+NO_ITEMS = "--limit-mm-per-prompt.image 0 --limit-mm-per-prompt.video 0"
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "flags", "lighter"),
+    [
+        ("Qwen3VLForConditionalGeneration", "0.11.0", NO_ITEMS, True),
+        ("Qwen3VLForConditionalGeneration", "0.33.0", NO_ITEMS, True),
+        ("Qwen3VLForConditionalGeneration", "0.33.0", "--limit-mm-per-prompt.image 0", False),  # videos need it
+        ("Qwen2VLForConditionalGeneration", "0.10.0", NO_ITEMS, False),
+        ("Qwen2VLForConditionalGeneration", "0.10.1", NO_ITEMS, True),
+        ("Gemma3ForConditionalGeneration", "0.14.1", "--limit-mm-per-prompt.image 0", False),
+        ("Gemma3ForConditionalGeneration", "0.15.0", "--limit-mm-per-prompt.image 0", True),
+    ],
+)
+def test_a_tower_without_items_is_not_made(ask, name, version, flags, lighter):
+    seeing = {**LLAMA_8B, "architectures": [name], "model_type": "qwen3_vl", "vision_config": SEES}
+    with_it = ask(seeing, version=version).predict().weights_gib
+    assert (ask(seeing, flags, version=version).predict().weights_gib < with_it - 0.1) == lighter
 
 
 def test_what_does_not_fit_fails_with_any_build_of_torch(ask):

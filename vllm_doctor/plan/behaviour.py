@@ -180,6 +180,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     joins_projections_of_states: bool
     kimi_linear_misses_a_part: bool
     packed_experts_by_wna16: bool
+    asks_limits_of_towers: bool
+    skips_unused_towers: bool
+    triton_experts_of_any_card: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -268,6 +268,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
+        marlin_experts=env.get("VLLM_MXFP4_USE_MARLIN") == "1",
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
         window_dtype=flags.text("mamba-cache-dtype") or "auto",

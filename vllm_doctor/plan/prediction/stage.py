@@ -15,6 +15,7 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.compiling import may_stay
+from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import Offloaded, offloaded
 from vllm_doctor.plan.terms.kv import Pool
@@ -71,7 +72,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
     # A model that pools is built without the head (models/adapters.py StageMissingLayer).
     headless = a.tied or s.pooling
-    shown = replace(a, vision=None if s.language_only else a.vision, shares_weights=own, tied=headless)
+    shown = replace(a, vision=None if without_tower(a, s) else a.vision, shares_weights=own, tied=headless)
 
     def load(to: WeightTarget) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)

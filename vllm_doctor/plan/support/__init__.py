@@ -50,5 +50,5 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),
         ),
-        tuple(torch_build.depends(s, gpu)),
+        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu)),
     )

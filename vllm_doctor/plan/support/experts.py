@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import NVFP4, scheme
+from vllm_doctor.plan.support.card import methods
 
 # Consumer Blackwell and GB10: they multiply four bits themselves, with machine code of their own.
 _TWELVE = 12
@@ -79,6 +81,26 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
             f"quantized experts without a gate, as {a.name or a.model_type} has, run in vLLM {s.version} on "
             f"FlashInfer's kernel alone: whether that is installed and takes their scales no launch shows, and the "
             f"start ends if not; 0.16.0 has others"
+        )
+
+
+# The newest generation whose MXFP4 experts triton_kernels runs, and the first release that reads VLLM_MXFP4_USE_MARLIN
+# before it looks for that package.
+_TRITON_TO, _MARLIN_ASKED = 10, Version((0, 11, 1))
+
+
+def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
+    """One sentence, where MXFP4 experts run on Triton's kernels if these are installed, without a look at how new the
+    card is, and else on Marlin's, which run there."""
+    if gpu is None or gpu.capability is None or int(gpu.capability) <= _TRITON_TO:
+        return
+    if s.marlin_experts and s.version >= _MARLIN_ASKED:
+        return
+    if a.moe is not None and s.does.triton_experts_of_any_card and methods(a, s)[:1] == ("gpt_oss_mxfp4",):
+        yield (
+            f"whether triton_kernels is installed: with it {s.version} runs MXFP4 experts on kernels that fail on "
+            f"compute capability {gpu.capability}, without it on Marlin's, which do. `pip show triton_kernels` settles "
+            f"it; 0.12.0 takes Marlin's there"
         )
 
 

@@ -75,6 +75,42 @@ def text_only(a: Architecture, s: Settings) -> bool:
     return s.image_limit == 0 and (s.video_limit == 0 or not moving)
 
 
+# Of these a prompt takes images alone.
+_IMAGES_ALONE = frozenset(
+    {
+        "Gemma3ForConditionalGeneration",
+        "LlavaForConditionalGeneration",
+        "Llama4ForConditionalGeneration",
+        "Mistral3ForConditionalGeneration",
+        "PixtralForConditionalGeneration",
+    }
+)
+# The classes that ask for the limits themselves (read in 0.10.1, 0.11.2 and 0.14.0).
+_ASK_THEMSELVES = frozenset(
+    {
+        "LlavaForConditionalGeneration",
+        "Llama4ForConditionalGeneration",
+        "Mistral3ForConditionalGeneration",
+        "Qwen2VLForConditionalGeneration",
+        "Qwen2_5_VLForConditionalGeneration",
+        "Qwen3VLForConditionalGeneration",
+        "Qwen3VLMoeForConditionalGeneration",
+    }
+)
+
+
+def without_tower(a: Architecture, s: Settings) -> bool:
+    """Is the vision tower not made, because no prompt may have an item for it? An encoder of sound has a limit of its
+    own."""
+    if s.language_only:
+        return True
+    if a.vision is None or a.audio_weights or s.engine != "V1" or s.image_limit != 0:
+        return False
+    if s.video_limit != 0 and a.name not in _IMAGES_ALONE:
+        return False
+    return s.does.skips_unused_towers or (s.does.asks_limits_of_towers and a.name in _ASK_THEMSELVES)
+
+
 def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
     """Tokens that the encoder profile handles: the items of the largest kind that the batch budget holds, one at least,
     and no more than the sequences may bring (multimodal/encoder_budget.py _get_max_items)."""
