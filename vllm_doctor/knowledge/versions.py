@@ -223,6 +223,8 @@ def default_utilization(version: Version | str) -> float:
 
 # The largest fraction that leaves a driver's context its part.
 HIGHEST_UTILIZATION = 0.97
+# One that most cards take, where nothing is known of the card.
+USUAL_UTILIZATION = 0.92
 
 
 @cache

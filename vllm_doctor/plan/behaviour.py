@@ -182,6 +182,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     packed_experts_by_wna16: bool
     asks_limits_of_towers: bool
     skips_unused_towers: bool
+    asks_for_marlin_experts: bool
     triton_experts_of_any_card: bool
 
 

@@ -279,6 +279,7 @@ class Probe(msgspec.Struct, frozen=True):
     keyless_beside: int | None = None
     untried: str = ""
     turned_away: bool = False
+    advanced: bool | None = None
 
     @property
     def silent(self) -> bool:
@@ -289,5 +290,3 @@ class Probe(msgspec.Struct, frozen=True):
     def refused(self) -> bool:
         """Did the host refuse the connection: does nobody listen?"""
         return "refused" in (self.health_error or "")
-
-    advanced: bool | None = None

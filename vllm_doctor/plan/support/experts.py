@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -84,9 +83,8 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
         )
 
 
-# The newest generation whose MXFP4 experts triton_kernels runs, and the first release that reads VLLM_MXFP4_USE_MARLIN
-# before it looks for that package.
-_TRITON_TO, _MARLIN_ASKED = 10, Version((0, 11, 1))
+# The newest generation whose MXFP4 experts triton_kernels runs.
+_TRITON_TO = 10
 
 
 def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
@@ -94,7 +92,7 @@ def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     card is, and else on Marlin's, which run there."""
     if gpu is None or gpu.capability is None or int(gpu.capability) <= _TRITON_TO:
         return
-    if s.marlin_experts and s.version >= _MARLIN_ASKED:
+    if s.marlin_experts and s.does.asks_for_marlin_experts:
         return
     if a.moe is not None and s.does.triton_experts_of_any_card and methods(a, s)[:1] == ("gpt_oss_mxfp4",):
         yield (

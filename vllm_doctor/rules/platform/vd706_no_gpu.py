@@ -1,5 +1,6 @@
 """VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
 
+from vllm_doctor.log.match import read
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
@@ -93,7 +94,7 @@ def _other_build(case: Case) -> Change | None:
     """A wheel for CUDA that finds neither NVIDIA's libraries nor its driver: it may be another maker's host."""
     run = case.run
     told = run.last("ops-import") if run is not None else None
-    library = (told.fields.get("why") or "").partition(":")[0] if told is not None else ""
+    library = (read("cudart-missing", told.fields["why"]) or {}).get("library", "") if told is not None else ""
     of_driver = library.startswith(("libcuda.so", "libnvidia-"))
     if run is None or run.last("no-platform") is None or of_driver or not library.startswith(CUDA_LIBRARIES):
         return None

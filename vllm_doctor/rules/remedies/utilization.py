@@ -122,7 +122,7 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     ),
                 )
             )
-        wanted = min(versions.default_utilization(versions.newest_known()), round(fraction + max(0.1, missing / 24), 2))
+        wanted = min(versions.USUAL_UTILIZATION, round(fraction + max(0.1, missing / 24), 2))
         return set_flag(
             case,
             "gpu-memory-utilization",

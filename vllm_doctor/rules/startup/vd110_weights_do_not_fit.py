@@ -1,6 +1,6 @@
 """VD110: the weights do not fit the card."""
 
-from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, default_utilization, newest_known
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, USUAL_UTILIZATION
 from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
@@ -140,11 +140,7 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
     torch, asked = oom.torch, case.number("gpu-memory-utilization")
     if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
         return False
-    if (
-        torch.private_pools is not None
-        or oom.run.served(-1)
-        or (asked is not None and asked > default_utilization(newest_known()))
-    ):
+    if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > USUAL_UTILIZATION):
         return False
     # What others hold was never this process's to fill.
     mine = torch.total - (torch.held_by_others or 0)
