@@ -202,6 +202,7 @@ def known(unit: Mapping[str, Any]) -> dict[str, Any]:
         **unit,
         "template": templates.behaviour(template),
         "knows": sorted(parser.knows(unit["version"])),
+        "repeated": sorted(parser.REPEATED),
         "cards": cards,
         "tensor_cards": tensor,
     }

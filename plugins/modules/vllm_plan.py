@@ -67,6 +67,7 @@ ASIDE = {
     "max-num-queued-reqs",
     "chat-template",
     "lora-modules",
+    "middleware",
 }
 
 

@@ -169,7 +169,7 @@ class TestLaunches:
                 "vllm_enable_prefix_caching": False,
                 "vllm_plan": {"launch": {"max-num-seqs": 8, "max-model-len": 1}},
                 "vllm_max_model_len": 2,
-                "vllm_extra_args": {"max-logprobs": 3},
+                "vllm_extra_args": {"max-logprobs": 3, "middleware": ["one.Of", "two.Of"], "cudagraph-capture-sizes": [1, 2]},
                 "vllm_environment": {"VLLM_USE_V1": "1", "OTHER": "x"},
             },
             FLAGS,
@@ -181,6 +181,7 @@ class TestLaunches:
         assert "--no-enable-prefix-caching" in launch.words
         pairs = dict(zip(launch.words, launch.words[1:], strict=False))
         assert (pairs["--max-num-seqs"], pairs["--max-model-len"], pairs["--max-logprobs"]) == ("8", "2", "3")
+        assert " ".join(launch.words).endswith("--middleware one.Of --middleware two.Of --cudagraph-capture-sizes 1 2")
 
     def test_no_model_is_no_launch(self) -> None:
         assert launches({}, FLAGS, STORE) == ()

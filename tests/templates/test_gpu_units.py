@@ -29,6 +29,12 @@ def test_the_unit_of_four_cards_is_as_reviewed(behaviour, version):
     assert text == file.read_text(), f"{file} differs: review it, then UPDATE_GOLDEN=1"
 
 
+def test_a_list_is_written_as_vllm_takes_it():
+    said = {"middleware": ["one.Of", "two.Of"], "cudagraph-capture-sizes": [1, 2]}
+    words = command(render("generic", "0.33.0", arguments=said))
+    assert " ".join(words).endswith("--middleware one.Of --middleware two.Of --cudagraph-capture-sizes 1 2")
+
+
 def test_there_is_no_golden_file_of_a_template_or_release_that_is_gone():
     kept = {str(p.relative_to(GOLDEN)) for p in GOLDEN.rglob("*.service")}
     assert kept == {f"{behaviour}/{version}.service" for behaviour in BEHAVIOURS for version in VERSIONS}

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 
-from vllm_doctor.knowledge import hub
+from vllm_doctor.knowledge import hub, parser
 from vllm_doctor.preflight.records import Instance
 
 # Nothing of these is memory; a key or an address need not reach the plan.
@@ -59,7 +59,11 @@ def _words(flag: str, value: object) -> list[str]:
         return [f"--{flag}"]
     if isinstance(value, Mapping):
         return [f"--{flag}", json.dumps(dict(value))]
-    return [f"--{flag}", *map(str, value)] if isinstance(value, list | tuple) else [f"--{flag}", str(value)]
+    if not isinstance(value, list | tuple):
+        return [f"--{flag}", str(value)]
+    if flag in parser.REPEATED:
+        return [word for item in value for word in (f"--{flag}", str(item))]
+    return [f"--{flag}", *map(str, value)]
 
 
 def _mapping(value: object) -> Mapping[str, object]:
