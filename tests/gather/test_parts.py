@@ -87,6 +87,15 @@ def test_a_unit_of_one_process_has_no_engine_beside_it(host: Path, tmp_path: Pat
     (tmp_path / "cgroup/system.slice/vllm.service/cgroup.procs").write_text("10\n")
     seen = look._look(_found(), Absent("not asked"), (0.0, 0.0, 0.0), "", None)
     assert (seen.engine_cpu, seen.engine_processes, seen.host) == (None, 1, 1 << 30)
+    starting = Unit("vllm.service", "loaded", "activating", "start-pre", "success")  # its main process is to come
+    seen = look._look(Found(starting, (), {}, _found().control_group, None), Absent(""), (0.0, 0.0, 0.0), "", None)
+    assert (seen.engine_cpu, seen.engine_processes) == (None, 1)
+
+
+def test_of_two_processes_one_is_the_engine(host: Path, tmp_path: Path) -> None:
+    (tmp_path / "cgroup/system.slice/vllm.service/cgroup.procs").write_text("10\n11\n")
+    seen = look._look(_found(), Absent("not asked"), (0.0, 0.0, 0.0), "", None)
+    assert (seen.engine_cpu, seen.engine_processes) == (340.0, 1)
 
 
 def test_without_its_control_group_a_unit_s_processes_are_found_by_their_own(host: Path, tmp_path: Path) -> None:
@@ -111,8 +120,8 @@ def test_a_system_began_when_its_first_process_did(host: Path, monkeypatch: pyte
     ("age_s", "lines", "told"),
     [
         (0, "a\n", look.HostChange("a")),
-        (4 * 3600 - 30, "a\n", look.HostChange("a")),
-        (4 * 3600 + 30, "a\n", None),
+        (4 * 3600 - 1, "a\n", look.HostChange("a")),
+        (4 * 3600, "a\n", None),
         (0, "", look.HostChange("somebody")),
         (0, "a\n10 50\nvllm.service\n", look.HostChange("a", "vllm.service")),
         (0, "a\n10 51\nvllm.service\n", None),  # another process has its number now
