@@ -202,7 +202,7 @@ def known(unit: Mapping[str, Any]) -> dict[str, Any]:
         **unit,
         "template": templates.behaviour(template),
         "knows": sorted(parser.knows(unit["version"])),
-        "repeated": sorted(parser.REPEATED),
+        "repeated": sorted(filter(parser.is_repeated, unit["arguments"])),
         "cards": cards,
         "tensor_cards": tensor,
     }

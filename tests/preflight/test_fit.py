@@ -169,7 +169,11 @@ class TestLaunches:
                 "vllm_enable_prefix_caching": False,
                 "vllm_plan": {"launch": {"max-num-seqs": 8, "max-model-len": 1}},
                 "vllm_max_model_len": 2,
-                "vllm_extra_args": {"max-logprobs": 3, "middleware": ["one.Of", "two.Of"], "cudagraph-capture-sizes": [1, 2]},
+                "vllm_extra_args": {
+                    "max-logprobs": 3,
+                    "middleware": ["one.Of", "two.Of"],
+                    "cudagraph-capture-sizes": [1, 2],
+                },
                 "vllm_environment": {"VLLM_USE_V1": "1", "OTHER": "x"},
             },
             FLAGS,

@@ -38,6 +38,7 @@ class Option:
     optional: bool = False
     choices: list[object] | None = None
     no_form: bool = False
+    repeated: bool = False  # given several times, each time one item more; of others vLLM takes the last
     inverse: list[str] = field(default_factory=list)  # `--disable-x` of `--enable-x`, and the other way round
     aliases: list[str] = field(default_factory=list)
     deprecated: bool = False
@@ -55,6 +56,7 @@ class Option:
             "optional": self.optional,
             "choices": self.choices,
             "no_form": self.no_form,
+            "repeated": self.repeated,
             "inverse": self.inverse,
             "aliases": self.aliases,
             "deprecated": self.deprecated,
@@ -312,6 +314,7 @@ class _Reading:
                     option.kind = "object"
             case "set", "action":
                 text = ast.unparse(value) if value is not None else ""
+                option.repeated = literal == "append"
                 if text in self.made:
                     option.keys = loaded.pairs(self.wheel, self.made[text])
                     option.kind = "pairs" if option.keys else ""
@@ -366,6 +369,7 @@ class _Reading:
         if action is not None:
             text = ast.unparse(action)
             option.no_form = option.no_form or "BooleanOptional" in text
+            option.repeated = text == repr("append")
             if "store_true" in text or "store_false" in text or "store_const" in text or "BooleanOptional" in text:
                 option.words, option.type = 0, ""
             if option.default is None and ("store_true" in text or "BooleanOptional" in text):

@@ -181,7 +181,7 @@ class _Reading:
         if not nested:
             now = self.flags.get(name)
             self._check(name, fact, None if switched_off or _is_key(given, now) else now)
-            if name in parser.REPEATED and isinstance(before, str) and isinstance(now, str):
+            if isinstance(before, str) and isinstance(now, str) and parser.is_repeated(name):
                 self.flags[name] = f"{before},{now}"
             elif before is not None and before != now:
                 self.notes.append(f"--{name} is given twice, as {before} and as {now}; vLLM takes the last one")

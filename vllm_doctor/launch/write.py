@@ -32,7 +32,7 @@ def option(name: str, value: str | bool, version: Version | None = None) -> tupl
         return (f"--{name}",)
     if value is False:
         return (f"--no-{name}",)
-    if name in parser.REPEATED:
+    if parser.is_repeated(name):
         return tuple(word for item in items(value) for word in (f"--{name}", item))
     if table.takes(name, version) == "+":
         several = tuple(items(value))

@@ -101,7 +101,7 @@ def shell(words: Sequence[str], env: dict[str, str] | None = None, *, typed: boo
 
 
 def _keyword(name: str, value: str | bool) -> str:
-    several = name in parser.REPEATED or table.takes(name, None) == "+"
+    several = parser.is_repeated(name) or table.takes(name, None) == "+"
     if isinstance(value, str) and name != "model" and several:
         return f"[{', '.join(map(_literal, items(value)))}]"
     return repr(value) if name == "model" else _literal(value)

@@ -61,7 +61,7 @@ def _words(flag: str, value: object) -> list[str]:
         return [f"--{flag}", json.dumps(dict(value))]
     if not isinstance(value, list | tuple):
         return [f"--{flag}", str(value)]
-    if flag in parser.REPEATED:
+    if parser.is_repeated(flag):
         return [word for item in value for word in (f"--{flag}", str(item))]
     return [f"--{flag}", *map(str, value)]
 

@@ -25,11 +25,15 @@ ParserValue = object
 
 @dataclass(frozen=True)
 class OptionWords:
-    """One option: `words` it takes (0, 1, "?" or "+"), its number type if any, and the values it allows (None: any)."""
+    """One option: `words` it takes (0, 1, "?" or "+"), its number type if any, and the values it allows (None: any).
+
+    One that is `repeated` is given once for each item of its list (argparse's "append"); of others vLLM takes the last.
+    """
 
     words: int | str
     type: str = ""
     choices: tuple[str, ...] | None = None
+    repeated: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,12 @@ def takes(name: str) -> OptionWords | None:
     facts = history("options", "options")
     known = versions.canonical(name)
     return _option(facts.value(known, facts.releases[-1])) if known in facts else None
+
+
+def is_repeated(name: str) -> bool:
+    """Is the option given once for each item of its list, as the newest release has it that has it at all?"""
+    option = takes(name)
+    return option is not None and option.repeated
 
 
 def _between(name: str, version: Version | None) -> OptionWords | None:
@@ -102,7 +112,7 @@ def _option(record: Record) -> OptionWords:
         whole = all(isinstance(c, int) for c in listed)
         choices = (*map(str, sorted(listed) if whole else sorted(map(str, listed))), *none)
     kind = "" if record.get("optional") is True else str(record.get("type", ""))
-    return OptionWords(words if isinstance(words, int | str) else 1, kind, choices)
+    return OptionWords(words if isinstance(words, int | str) else 1, kind, choices, record.get("repeated") is True)
 
 
 @cache
@@ -169,9 +179,6 @@ def value_complaint(
     return _no_value_of_it(name, value, judged=judged)
 
 
-# What may be given several times, each time with one more: argparse's "append" (cli_args.py of vllm/entrypoints, 0.5.1
-# to 0.33.0); of every other option vLLM takes the last one.
-REPEATED = frozenset({"middleware"})
 # Options that take any text, of which a table of the release then has the names: (its file, its section).
 _REGISTRIES = {
     "quantization": ("models", "quantizations"),
