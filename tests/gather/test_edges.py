@@ -264,6 +264,93 @@ def test_of_a_long_file_the_end_is_read(tmp_path: Path) -> None:
     assert bounded.end_of(str(tmp_path / "f"), "--it", 101) == bytes(range(100))
 
 
+@pytest.mark.parametrize(("size", "kept"), [(0, b""), (2, b"01"), (3, b"012"), (4, b"0123"), (9, b"0123456789"[1:])])
+def test_of_a_long_stream_the_end_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, kept: bytes
+) -> None:
+    """A pipe has no size: what came longest ago is let go of."""
+    blocks = [b"0123456789"[: size + 1][n : n + 1] for n in range(size + (size == 9))] + [b""]
+    (tmp_path / "f").touch()
+    monkeypatch.setattr(bounded.Opened, "read1", lambda *_: blocks.pop(0))
+    assert bounded.end_of(str(tmp_path / "f"), "--it", 9) == kept
+
+
+def test_of_what_the_kernel_makes_the_first_bytes_are_read(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"abc\xff")
+    assert [bounded.start(tmp_path / "f", most) for most in (0, 3, 4, 5)] == [b"", b"abc", b"abc\xff", b"abc\xff"]
+    assert bounded.text_of_start(tmp_path / "f") == "abc\ufffd"
+    assert bounded.start(tmp_path / "none", 9) is bounded.text_of_start(f"{tmp_path}/\0") is None
+    assert bounded.start(tmp_path, 9) is None  # a folder opens, and gives nothing
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"a": [1, "\\ud83d\\ude00"]}', ""),
+        ('{"a": [1, "\\ud83d"]}', "it: holds half of a character"),
+        ('{"\\uDE00": 1}', "it: holds half of a character"),
+        ('[["\\ud83d"]]', "it: holds half of a character"),
+        ('{"a":' * 64 + "1" + "}" * 64, ""),
+        ('{"a":' * 65 + "1" + "}" * 65, "it: nested deeper than 64 levels"),
+        ('{"a":[' * 32 + "]}" * 32, ""),
+        ('{"a":[' * 33 + "]}" * 33, "it: nested deeper than 64 levels"),
+        ("[" + "[]," * 99 + "[]]", ""),
+        ("[" * 9999, "it: nested deeper than 64 levels"),
+        ("{", "it: not JSON: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
+        ("1" * 101, "it: not JSON: a number of 101 digits"),
+    ],
+)
+def test_a_json_that_no_reader_could_take_is_refused(text: str, why: str) -> None:
+    told = bounded.json_value(text.encode(), "it", "ask again")
+    assert told == (Unknown(why, "ask again") if why else Known(json.loads(text), "it"))
+    assert bounded.json_value(b'"\xff"', "it", "x") == Unknown("it: is not UTF-8 text", "x")
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (Path.touch, ""),
+        (os.mkfifo, "a named pipe, which is not read for a service"),
+        (lambda path: path.symlink_to("/dev/null"), "a device, not a file"),
+        (lambda path: path.mkdir(), "is a directory"),
+        (lambda _: None, "no such file"),
+    ],
+)
+def test_what_a_service_writes_to_is_a_plain_file(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:
+    make(tmp_path / "f")
+    with bounded.opened(f"{tmp_path}/f", theirs=True) as found:
+        assert (found.reason if isinstance(found, Unknown) else "") == (why and f"{tmp_path}/f: {why}")
+    if isinstance(found, bounded.Opened):
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(found.handle)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="owners can be set by root alone")
+def test_another_user_s_link_is_not_followed_for_a_service(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("x")
+    (tmp_path / "f").symlink_to(tmp_path / "log")
+    os.lchown(tmp_path / "f", 1234, 1234)
+    with bounded.opened(f"{tmp_path}/f", theirs=True) as found:
+        assert found == Unknown(
+            f"{tmp_path}/f: a user's link led to another file, which is not read for a service",
+            f"namei -l {tmp_path}/f",
+        )
+    with bounded.opened(f"{tmp_path}/f") as mine:
+        assert isinstance(mine, bounded.Opened)
+    os.lchown(tmp_path / "f", 0, 0)  # root's link is followed
+    with bounded.opened(f"{tmp_path}/f", theirs=True) as roots:
+        assert isinstance(roots, bounded.Opened)
+
+
+def test_what_was_read_ahead_of_standard_input_is_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded, "_AHEAD", bytearray())
+    bounded.put_back(b"cd")
+    bounded.put_back(b"ab")
+    source = bounded.Opened(99, bounded.STDIN, size=None)
+    assert (source.read1(3), source.read1(3)) == (b"abc", b"d")
+    assert (bounded.title("-"), bounded.title("/x")) == ("standard input", "/x")
+
+
 @pytest.mark.parametrize(
     ("kind", "word"),
     [("folder", "a directory"), ("pipe", "a named pipe"), ("socket", "a socket"), ("device", "a device")],

@@ -122,3 +122,41 @@ def test_a_journal_of_the_system_that_this_user_may_not_read_is_no_empty_one(
     got = journal.invocations("vllm@one.service", 60)
     assert isinstance(got, Unknown)
     assert got.reason == "journal: no permission to read the system's journal"
+
+
+def test_one_journal_that_this_user_may_read_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each machine whose disk was ever here has its own folder."""
+    monkeypatch.setattr(journal, "_JOURNALS", (tmp_path,))
+    assert not journal._hidden()
+    for name in ("mine", "another"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "system.journal").touch()
+    monkeypatch.setattr("os.access", lambda file, _: "mine" in str(file))
+    assert not journal._hidden()
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert journal._hidden()
+
+
+@pytest.mark.parametrize(
+    ("row", "line"),
+    [
+        ({"SYSLOG_IDENTIFIER": "my vllm", "_COMM": "c", "_PID": "7", "MESSAGE": "m"}, "my_vllm[7]: m"),
+        ({"_COMM": "c", "MESSAGE": "m"}, "c[0]: m"),
+        ({"MESSAGE": None, "_PID": 7}, "vllm[0]: "),
+    ],
+)
+def test_an_entry_is_a_line_as_syslog_writes_one(
+    monkeypatch: pytest.MonkeyPatch, row: dict[str, object], line: str
+) -> None:
+    monkeypatch.setattr(journal, "_HOST", "gpu7")
+    assert journal._line(row) == f"1970-01-01T00:00:00+00:00 gpu7 {line}"
+    at = journal._line({**row, "__REALTIME_TIMESTAMP": "1770000000000000"})
+    assert at == f"2026-02-02T02:40:00+00:00 gpu7 {line}"
+
+
+def test_a_run_whose_messages_have_no_time_began_at_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = '{"INVOCATION_ID": "a", "MESSAGE": "Started."}\n{"MESSAGE": "of no run"}\n'
+    monkeypatch.setattr(journal, "run", lambda *_, **__: journal.Ran(0, said.encode(), ""))
+    since = journal.invocations("v.service", 5.0, since=1.6)
+    assert since == Known((journal.Invocation("a", ("Started.",), failed=False, began=0.0, last=0.0),),
+                          "journalctl --since=@2 UNIT=v.service")  # fmt: skip

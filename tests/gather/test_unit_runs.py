@@ -17,7 +17,7 @@ FAILED = "2026-03-14T09:05:00+00:00 gpu7 systemd[1]: vllm.service: Failed with r
 
 
 def run_(number: int, *, failed: bool = False, said: tuple[str, ...] = ()) -> journal.Invocation:
-    return journal.Invocation(f"{number:08d}ffff", said, failed)
+    return journal.Invocation(f"{number:08d}ffff", said, failed, began=0.0, last=0.0)
 
 
 def found(**over: object) -> Found:

@@ -41,8 +41,8 @@ class Invocation(msgspec.Struct, frozen=True):
     invocation: str
     said: tuple[str, ...]
     failed: bool
-    began: float = 0.0
-    last: float = 0.0
+    began: float
+    last: float
 
 
 def remedy() -> str:
