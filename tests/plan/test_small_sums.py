@@ -127,12 +127,37 @@ def test_outputs_were_copied_into_room_for_a_video(
 
 
 @pytest.mark.parametrize(
-    ("kind", "images", "videos", "text"),
-    [("qwen2_vl", 0, 0, True), ("qwen2_vl", 0, None, False), ("qwen2_vl", 1, 0, False), ("siglip", 0, None, True)],
-)
-def test_nothing_is_profiled_where_no_item_may_come(kind: str, images: int, videos: int | None, *, text: bool) -> None:
-    a = replace(ARCH, vision=replace(QWEN2, kind=kind))
-    assert encoder.text_only(a, replace(NEW, image_limit=images, video_limit=videos)) is text
+    ("name", "images", "videos", "text"),
+    [
+        ("Qwen2VLForConditionalGeneration", 0, 0, True), ("Qwen2VLForConditionalGeneration", 0, None, False),
+        ("Qwen2VLForConditionalGeneration", 0, 1, False), ("Qwen2VLForConditionalGeneration", None, 0, False),
+        ("Qwen2VLForConditionalGeneration", 1, 0, False), ("Gemma3ForConditionalGeneration", 0, None, True),
+        ("Gemma3ForConditionalGeneration", 1, None, False), ("LlavaOnevisionForConditionalGeneration", 0, None, False),
+    ],
+)  # fmt: skip
+def test_nothing_is_profiled_where_no_item_may_come(name: str, images: int, videos: int | None, *, text: bool) -> None:
+    a = replace(ARCH, vision=SIGLIP, name=name)
+    s = replace(NEW, image_limit=images, video_limit=videos)
+    assert encoder.text_only(a, s) is text
+    assert encoder.without_tower(a, s) is text  # 0.15.0 makes no tower then
+    assert encoder.without_tower(a, replace(s, language_only=True))
+    # The first engine makes it always; a sound encoder has a limit of its own; and without a tower there is none.
+    assert not any(
+        encoder.without_tower(*told) is not False
+        for told in ((a, replace(s, engine="V0")), (replace(a, audio_weights=1), s), (replace(a, vision=None), s))
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "made"),
+    [
+        ("Gemma3ForConditionalGeneration", "0.14.1", True), ("Gemma3ForConditionalGeneration", "0.15.0", False),
+        ("Llama4ForConditionalGeneration", "0.14.1", False), ("Llama4ForConditionalGeneration", "0.10.0", True),
+    ],
+)  # fmt: skip
+def test_some_classes_asked_for_the_limits_before_the_release_did(name: str, version: str, *, made: bool) -> None:
+    s = replace(NEW, version=as_version(version), image_limit=0, video_limit=0)
+    assert encoder.without_tower(replace(ARCH, vision=SIGLIP, name=name), s) is not made
 
 
 @pytest.mark.parametrize(("batched", "text"), [(45, False), (44, False), (9, True), (10, False)])

@@ -98,7 +98,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
             {"flag": r.flag.removeprefix("--"), "found": r.found, "needed": r.needed} for r in p.settings.refusals
         ],
         "unknown": list(p.settings.doubts),
-        "depends_on": list(p.settings.depends),
+        "depends_on": [str(d) for d in p.settings.depends],
         "recommended": None
         if c is None
         else {

@@ -32,9 +32,7 @@ _DOUBTS = {
 def verdict_in_words(p: Prediction) -> str:
     """Whether it starts; if not, or not surely, why."""
     if p.verdict == "uncertain" and p.odds is None:
-        return (
-            f"may start or not: it depends on {p.settings.depends[0].partition(':')[0]}, which the launch does not show"
-        )
+        return f"may start or not: it depends on {p.settings.depends[0].on}, which the launch does not show"
     if p.verdict == "uncertain":
         open_ = (
             "starts, and may end under load" if p.doubtful == UNDER_LOAD and p.outcome == "ok" else "may start or not"

@@ -14,6 +14,16 @@ from vllm_doctor.plan.model.architecture import Architecture
 DTYPE_BYTES = {"bfloat16": 2, "float16": 2, "half": 2, "float32": 4, "float": 4}
 
 
+class Dependence(msgspec.Struct, frozen=True):
+    """What decides whether a launch starts, and that no launch shows: in a few words, and what it decides and how."""
+
+    on: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.on}: {self.detail}"
+
+
 class Settings(msgspec.Struct, frozen=True):
     """A launch with nothing left open. Sizes in tokens, sequences and bytes; `auto_length` asks for the longest that
     fits."""
@@ -69,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
-    depends: tuple[str, ...] = ()  # on what no launch shows
+    depends: tuple[Dependence, ...] = ()
     defaulted: frozenset[str] = msgspec.field(default_factory=frozenset)
 
     @property

@@ -14,7 +14,7 @@ import msgspec
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
-from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.support import adapters, card, experts, model, quantized, shapes, shared_memory, torch_build
 
@@ -24,7 +24,7 @@ class Support(msgspec.Struct, frozen=True):
 
     refusals: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
-    depends: tuple[str, ...] = ()
+    depends: tuple[Dependence, ...] = ()
 
 
 def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
-from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import NVFP4, scheme
 from vllm_doctor.plan.support.card import methods
@@ -87,7 +87,7 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
 _TRITON_TO = 10
 
 
-def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
+def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependence]:
     """One sentence, where MXFP4 experts run on Triton's kernels if these are installed, without a look at how new the
     card is, and else on Marlin's, which run there."""
     if gpu is None or gpu.capability is None or int(gpu.capability) <= _TRITON_TO:
@@ -95,10 +95,11 @@ def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     if s.marlin_experts and s.does.asks_for_marlin_experts:
         return
     if a.moe is not None and s.does.triton_experts_of_any_card and methods(a, s)[:1] == ("gpt_oss_mxfp4",):
-        yield (
-            f"whether triton_kernels is installed: with it {s.version} runs MXFP4 experts on kernels that fail on "
+        yield Dependence(
+            "whether triton_kernels is installed",
+            f"with it {s.version} runs MXFP4 experts on kernels that fail on "
             f"compute capability {gpu.capability}, without it on Marlin's, which do. `pip show triton_kernels` settles "
-            f"it; 0.12.0 takes Marlin's there"
+            f"it; 0.12.0 takes Marlin's there",
         )
 
 

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge import builds
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.settings import Dependence, Settings
 
+_BUILD = "the build of torch"
 _TELLS = "python -c 'import torch; print(torch.cuda.get_arch_list())' settles it"
 
 
-def depends(s: Settings, gpu: Card | None) -> Iterator[str]:
+def depends(s: Settings, gpu: Card | None) -> Iterator[Dependence]:
     """One sentence, where some published build of torch, or all, have no code for the card. A Jetson has builds of
     its own; what vLLM's wheel has no code for is refused."""
     if gpu is None or gpu.capability is None or gpu.backend != "CUDA" or gpu.template == "tegra":
@@ -26,12 +27,14 @@ def depends(s: Settings, gpu: Card | None) -> Iterator[str]:
     if found is None or builds.has_code(capability, s.version) is False:
         return
     if found.other is None:
-        yield (
-            f"the build of torch: no published one of {found.torch} has code for compute capability {capability}, "
-            f"which CUDA compiles for from 12.8 on; a build from source may. {_TELLS}"
+        yield Dependence(
+            _BUILD,
+            f"no published one of {found.torch} has code for compute capability {capability}, "
+            f"which CUDA compiles for from 12.8 on; a build from source may. {_TELLS}",
         )
         return
-    yield (
-        f"the build of torch: of {found.torch} only the one for CUDA {found.other} has code for compute capability "
-        f"{capability}; the Python index has the one for CUDA {found.cuda}, vLLM's image the other. {_TELLS}"
+    yield Dependence(
+        _BUILD,
+        f"of {found.torch} only the one for CUDA {found.other} has code for compute capability "
+        f"{capability}; the Python index has the one for CUDA {found.cuda}, vLLM's image the other. {_TELLS}",
     )

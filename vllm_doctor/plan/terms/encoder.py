@@ -7,6 +7,7 @@ import msgspec
 
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Vision
+from vllm_doctor.plan.model.seen_items import asks_limits, takes_videos
 from vllm_doctor.plan.terms.term import Term
 
 
@@ -69,34 +70,14 @@ def _v0_items(v: Vision, s: Settings) -> tuple[int, int]:
 def text_only(a: Architecture, s: Settings) -> bool:
     """Is nothing profiled: are all limits of items 0 ("running in text-only mode", multimodal/registry.py), or do the
     items of a prompt go beyond V0's step (multimodal/profiling.py)?"""
-    moving = a.vision is not None and "qwen" in a.vision.kind
-    if s.engine == "V0" and s.does.drops_items_beyond_step and a.vision is not None and moving:
+    if s.engine == "V0" and s.does.drops_items_beyond_step and a.vision is not None and "qwen" in a.vision.kind:
         return sum(_v0_items(a.vision, s)) > s.batched
-    return s.image_limit == 0 and (s.video_limit == 0 or not moving)
+    return _no_items(a, s)
 
 
-# Of these a prompt takes images alone.
-_IMAGES_ALONE = frozenset(
-    {
-        "Gemma3ForConditionalGeneration",
-        "LlavaForConditionalGeneration",
-        "Llama4ForConditionalGeneration",
-        "Mistral3ForConditionalGeneration",
-        "PixtralForConditionalGeneration",
-    }
-)
-# The classes that ask for the limits themselves (read in 0.10.1, 0.11.2 and 0.14.0).
-_ASK_THEMSELVES = frozenset(
-    {
-        "LlavaForConditionalGeneration",
-        "Llama4ForConditionalGeneration",
-        "Mistral3ForConditionalGeneration",
-        "Qwen2VLForConditionalGeneration",
-        "Qwen2_5_VLForConditionalGeneration",
-        "Qwen3VLForConditionalGeneration",
-        "Qwen3VLMoeForConditionalGeneration",
-    }
-)
+def _no_items(a: Architecture, s: Settings) -> bool:
+    """May a prompt have neither an image nor a video?"""
+    return s.image_limit == 0 and (s.video_limit == 0 or not takes_videos(a.name))
 
 
 def without_tower(a: Architecture, s: Settings) -> bool:
@@ -104,11 +85,9 @@ def without_tower(a: Architecture, s: Settings) -> bool:
     own."""
     if s.language_only:
         return True
-    if a.vision is None or a.audio_weights or s.engine != "V1" or s.image_limit != 0:
+    if a.vision is None or a.audio_weights or s.engine != "V1" or not _no_items(a, s):
         return False
-    if s.video_limit != 0 and a.name not in _IMAGES_ALONE:
-        return False
-    return s.does.skips_unused_towers or (s.does.asks_limits_of_towers and a.name in _ASK_THEMSELVES)
+    return s.does.skips_unused_towers or (s.does.asks_limits_of_towers and asks_limits(a.name))
 
 
 def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
