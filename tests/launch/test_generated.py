@@ -13,6 +13,7 @@ import pytest
 from tests.launch.generate import lines
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
+from vllm_doctor.launch.words import option_name, option_text, values_behind
 
 V = "0.32.0"
 ROWS = [row.split("\t") for row in Path(__file__).with_name(f"generated_{V}.txt").read_text().splitlines()]
@@ -68,3 +69,16 @@ def test_what_is_excepted_is_needed() -> None:
             if said == does and bool(parse_launch(shlex.split(line), as_version(V)).refusals) is (does == "accepts")
         ]
         assert {name for name in names if not any(among(line, {name}) for line in wrong)} == set()
+
+
+def test_the_words_of_an_option_are_found_where_the_parser_read_them() -> None:
+    """Who changes a line word by word sees the same options, and the same words behind each."""
+    for line in (line for does, line in ROWS if does == "accepts"):
+        words = shlex.split(line)
+        flags = {name: value for name, value in parse_launch(words, as_version(V)).flags.items() if name != "model"}
+        named = [name.partition(".")[0] for word in words if (name := option_name(word)) is not None]
+        assert set(named) - {"model"} == set(flags), line
+        for name, value in flags.items():
+            text = option_text(words, name)
+            assert text is None or isinstance(value, bool) or text == value or value.startswith((f"{text},", "{")), line
+            assert not isinstance(value, bool) or values_behind(name, ["x"]) == 0 or not text, line

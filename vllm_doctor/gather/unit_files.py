@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 
 from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.environment_file import paths
 from vllm_doctor.launch import unit_text
+from vllm_doctor.launch.words import option_text
 from vllm_doctor.records.host import OF_CONFIG_FILE, Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env
@@ -44,13 +44,9 @@ def is_rendered(unit: Unit) -> bool:
 
 def _config(found: list[Setting]) -> str:
     """The file that --config names, where it is a whole path; the last one counts."""
-    words = (
-        " ".join(one.text for one in found if one.directive == unit_text.COMMAND)
-        .replace("--config=", "--config ")
-        .split()
-    )
-    named = [word.strip("\"'") for before, word in pairwise(words) if before == "--config"]
-    return named[-1] if named and named[-1].startswith("/") else ""
+    words = " ".join(one.text for one in found if one.directive == unit_text.COMMAND).split()
+    named = option_text([word.replace('"', "").replace("'", "") for word in words], "config") or ""
+    return named if named.startswith("/") else ""
 
 
 def _of_config(path: str, user: str | None) -> Iterator[Setting]:

@@ -289,6 +289,8 @@ def _from_elsewhere(place: Definition | None) -> bool:
 
 
 def _flags(value: object) -> Iterator[str]:
+    """The options that a variable *_extra_args names, of any program (Prometheus, an exporter, vLLM): their names
+    alone, since no table has the options of all of them. What an option of vLLM holds is read by launch/."""
     if isinstance(value, Mapping):
         yield from (f"--{str(key).lstrip('-')}" for key in value)
     elif isinstance(value, str):

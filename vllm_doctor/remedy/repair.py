@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.versions import default_port
+from vllm_doctor.launch.words import placed
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
 from vllm_doctor.records.host import OF_CONFIG_FILE, Machine, Program, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.redact.records import answer_to_show
-from vllm_doctor.remedy.argv import at_once, exact, placed, written
+from vllm_doctor.remedy.argv import at_once, exact, written
 from vllm_doctor.remedy.dropin import quoted
 
 _PORT_TAKEN, _WEIGHTS_CUT, _NO_MODEL, _NO_PROGRAM = "VD510", "VD512", "VD511", "VD514"

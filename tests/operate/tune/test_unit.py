@@ -59,6 +59,7 @@ def test_what_stays_is_no_change():
     [
         (("vllm", "--max-num-seqs", "8"), 8),
         (("vllm", "--max_num_seqs=16"), 16),
+        (("vllm", "--max-num-seqs", "16", "--max-num-se", "2k"), 2000),
         (("vllm", "--max-num-seqs"), None),
         (("vllm", "--max-num-seqs", "many"), None),
         (("vllm", "serve"), None),

@@ -14,6 +14,7 @@ from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
 from vllm_doctor.gather.run import NotRun, run
 from vllm_doctor.gather.unit_line import UnitLine
+from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.launch.words import option_text
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import TrialSetting
@@ -79,9 +80,9 @@ def changes(argv: tuple[str, ...], setting: TrialSetting, variable: Callable[[st
 
 
 def flag_number(argv: tuple[str, ...], name: str) -> int | None:
-    """A flag's whole number on a command line (`--name N`, `--name=N`, underscores too); None where it is not said."""
+    """A flag's whole number on a command line, `8k` too; None where it is not said."""
     text = option_text(argv, name) or ""
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() else scaled(text)
 
 
 def trial(service: TunedUnit, setting: TrialSetting) -> str:
