@@ -12,6 +12,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose
 
 STEP = "vllm/v1/worker/gpu_model_runner.py"
+DEAD = "Engine loop is not running. Inspect the stacktrace to find the original error"
 MODEL = "vllm/model_executor/models/example.py"
 
 
@@ -35,6 +36,13 @@ MODEL = "vllm/model_executor/models/example.py"
          "Tensors on cuda:0 and cpu meet in one operation"),
         (LOADS, "vllm/distributed/utils.py", "assert numerator % denominator == 0",
          "AssertionError: 12 is not divisible by 8", "12 of the model's parts cannot be split over 8 ranks"),
+        (RUNS, "vllm/v1/engine/async_llm.py", "raise NotImplementedError", "NotImplementedError",
+         "This release has no work() for this engine, model or device"),
+        (READS, "vllm/config/model.py", 'assert "base" in scaling', "AssertionError",
+         'The configuration: the check `"base" in scaling` fails'),
+        (LOADS, MODEL, "y = a.event()",
+         "torch.AcceleratorError: HIP error: operation not permitted on an event last recorded in a capturing stream",
+         "The code does what a graph's capture does not allow"),
         (READS, "vllm/config/model.py", "return a // b", "ZeroDivisionError: integer division or modulo by zero",
          "The configuration divides by zero"),
         # nobody's shape of a refusal: how it begins
@@ -48,6 +56,46 @@ def test_the_title_says_what_python_or_torch_says(
     found = _finding([*calls, (file, "work")], code, raised)
     assert found.title == title
     assert raised in found.evidence[0].excerpt
+
+
+@pytest.mark.parametrize(
+    ("line", "title", "change"),
+    [
+        # a last line alone, where its kind tells what cures it
+        ("AssertionError: 2048 is not divisible by 3", "2048 of the model's parts cannot be split over 3 ranks",
+         ("tensor-parallel-size", 2)),
+        # V0's parent quotes the exception that ended its engine
+        (f"MQEngineDeadError: {DEAD}: AssertionError('2048 is not divisible by 6').",
+         "2048 of the model's parts cannot be split over 6 ranks", ("tensor-parallel-size", 4)),
+        ("ValueError: When using LoRA, vocab size must be 32000 >= vocab_size <= 33024",
+         "This release takes no adapter for a vocabulary of this size", ("vllm-version", None)),
+        ("AttributeError: '_OpNamespace' '_moe_C' object has no attribute 'rows'",
+         "vLLM's compiled operators were not loaded", ("python-env", None)),
+        ("ERROR: No supported GPU(s) detected to run this container", "vLLM finds no usable GPU",
+         ("container-gpus", None)),
+    ],
+)  # fmt: skip
+def test_a_line_without_its_calls_is_answered_where_it_tells_enough(
+    line: str, title: str, change: tuple[str, int | None]
+) -> None:
+    log = log_of_lines([line], "log")
+    found = diagnose(Snapshot(taken_at="2026-01-01", log=Known(log, "log"))).findings[0]
+    assert found.title == title
+    first = found.changes[0]
+    assert (first.name, first.after if change[1] is not None else None) == change
+
+
+def test_an_error_that_was_sent_as_an_answer_is_no_value_of_the_launch() -> None:
+    """The engine's death is the fault; what reads its message as an answer only follows."""
+    said = [
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for ChatCompletionStreamResponse",
+        "model",
+        "  Field required [type=missing, input_value={'error': {'message': 'x'}}, input_type=dict]",
+        "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above).",
+    ]
+    log = log_of_lines([f"(APIServer pid=1) ERROR 05-02 01:00:0{n} [serving.py:7] {t}" for n, t in enumerate(said)], "")
+    found = diagnose(Snapshot(taken_at="2026-01-01", log=Known(log, "log")))
+    assert [f.code for f in found.findings] not in (["VD503"], ["VD599"])
 
 
 def test_a_split_that_does_not_divide_asks_for_one_that_does() -> None:

@@ -103,6 +103,12 @@ def test_a_file_that_ends_where_the_next_line_comes_in_seconds_is_a_start_that_s
     assert (found.code, found.confidence) == ("VD804", Confidence.LIKELY)
     assert found.title.startswith("The start stands still where")
     assert told in found.next
+    # the engine says each minute that it waits: no step of the start
+    waits = (
+        "(EngineCore_DP0 pid=7) INFO 03-14 09:2{}:00 [shm_broadcast.py:466] No available shared memory broadcast block "
+    )
+    waits += "found in 60 seconds. This typically happens when some processes are hanging."
+    assert diagnosed(head, last, waits.format(1), waits.format(2)).findings[0].code == "VD804"
     assert told not in said_of(head, last, "INFO 03-14 09:12:00 [gpu_model_runner.py:2602] Starting to load model m...")
 
 

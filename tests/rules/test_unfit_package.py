@@ -47,6 +47,18 @@ def test_who_imports_what_this_vllm_lacks_is_of_another_release(raised: str, fil
     assert found.changes[0].name == name
 
 
+@pytest.mark.parametrize(
+    "raised",
+    [
+        "AttributeError: 'AsyncLLM' object has no attribute 'halves'",
+        "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'halves'",
+    ],
+)
+def test_a_program_that_asks_vllm_for_what_it_lacks_is_of_another_release(raised: str) -> None:
+    found = _finding("/srv/app/serve.py", "engine.halves", raised)
+    assert found.title == "serve.py and this release of vLLM do not fit each other"
+
+
 def test_what_vllm_itself_imports_is_its_environment() -> None:
     raised = f"ImportError: cannot import name 'halve' from 'vllm.utils' ({SITE}/vllm/utils/__init__.py)"
     found = _finding(f"{SITE}/vllm/v1/engine/core.py", "from vllm.utils import halve", raised)

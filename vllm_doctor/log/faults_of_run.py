@@ -12,7 +12,9 @@ from vllm_doctor.records.log import LogLine
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})
 # A parent's lines that quote what its child said.
-_QUOTES = frozenset({"worker-error-relay"})
+_QUOTES = frozenset({"worker-error-relay", "engine-loop"})
+# So much of a message holds pydantic's heading and its first reason.
+_PIECE = 1000
 IMPORTS = frozenset({"module-missing", "import-name"})
 
 
@@ -56,6 +58,8 @@ class RunWithFaults(RunWithPhases):
             ):
                 continue
             relay = owner.get(index)
+            if says(self._heading_and_reason(index), "error-as-answer"):
+                continue
             calls = relay or self._cut_off(index) or self._of_what_only_follows(index)
             stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
@@ -83,8 +87,12 @@ class RunWithFaults(RunWithPhases):
             if not error or says(error, "says-nothing"):
                 continue
             line = self.lines[hit.index]
+            written = read("exception-written", error)
             # The text of a KeyError is its key, as Python prints it.
-            link = Link("KeyError" if error[:1] == "'" else "RuntimeError", error, (), hit.index)
+            kind = "KeyError" if error[:1] == "'" else "RuntimeError"
+            if written is not None:
+                kind, error = written["kind"], written.get("one") or written.get("two") or ""
+            link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
         return told
@@ -98,11 +106,18 @@ class RunWithFaults(RunWithPhases):
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
         if not any(h.id == "validation-error" for h in here):
             return index, tuple(here)
+        hits = (*here, *(h for i in self._right_below(index) for h in said.get(i, ())))
+        return max(h.index for h in hits), hits
+
+    def _right_below(self, index: int) -> tuple[int, ...]:
+        """The lines that the same process wrote next."""
         own = (self.lines[index].process, self.lines[index].pid)
         below = range(index + 1, min(len(self.lines), index + 1 + HEADING))
-        why = tuple(itertools.takewhile(lambda i: (self.lines[i].process, self.lines[i].pid) == own, below))
-        hits = (*here, *(h for i in why for h in said.get(i, ())))
-        return max(h.index for h in hits), hits
+        return tuple(itertools.takewhile(lambda i: (self.lines[i].process, self.lines[i].pid) == own, below))
+
+    def _heading_and_reason(self, index: int) -> str:
+        """A line and those right below it, as one text."""
+        return " ".join(self.lines[i].text for i in (index, *self._right_below(index)))
 
     def _cut_off(self, index: int) -> Crash | None:
         """A traceback of the same process right after a line, that the log leaves before it says what it is about."""
@@ -166,4 +181,8 @@ def _of_a_report(crash: Crash) -> bool:
 
 def _is_symptom(kind: str, message: str) -> bool:
     said = message.split("\n", 1)[0]
-    return says(kind, "class-that-follows") or any(told in said for told in of_exceptions("consequence"))
+    return (
+        says(kind, "class-that-follows")
+        or any(told in said for told in of_exceptions("consequence"))
+        or says(message[:_PIECE], "error-as-answer")
+    )

@@ -29,8 +29,11 @@ _OWN_WORDS = (
     "offline-progress",
     "eval-results",
 )
-# The file whose lines tell that an engine was configured: an import of vLLM alone does not come so far.
-_CONFIGURED = Pattern(r"(?:[\w./]*/)?arg_utils\.py:\d")
+# The files whose lines tell that an engine was configured, or serves: an import of vLLM alone does not come so far.
+_CONFIGURED = Pattern(
+    r"(?:[\w./]*/)?(?:arg_utils|launcher|api_server|core|loggers|layerwise|gpu_worker|gpu_model_runner|model_runner"
+    r"|llm_engine|async_llm|async_llm_engine|serving_\w{1,40})\.py:\d"
+)
 PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
 _RANK = Pattern(r"(?:_TP|VllmWorker_|\brank=?|^Worker_)(\d{1,5})")
 _TENSOR, _PIPELINE = Pattern(r"_TP(\d{1,5})"), Pattern(r"_PP(\d{1,5})")

@@ -128,7 +128,9 @@ def wait(run: AnalysedRun) -> Hit | None:
     if found is None or end - found.index > _LAST:
         return None
     own = run.lines[found.index]
-    after = (line for line in run.lines[found.index + 1 :] if line.text.strip())
+    # that a process waits for another is said by the clock, and no step of the start
+    waits = {hit.index for hit in run.all("broadcast-wait")}
+    after = (run.lines[i] for i in range(found.index + 1, end) if i not in waits and run.lines[i].text.strip())
     spoken = any(line.level is not None and line.module != own.module for line in after)
     return None if spoken else found
 

@@ -13,7 +13,7 @@ from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.cpp_exception import uncaught
-from vllm_doctor.rules.say import environment, finding, thing, upgrade
+from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _SILENT = frozenset(
     {
@@ -123,7 +123,7 @@ def judge(case: Case) -> Outcome:
             severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
             evidence=tuple(case.line(at) for at in thrown.lines),
-            changes=thrown.changes,
+            changes=(_uncompiled(case, run, first), *thrown.changes),
             refute="an earlier line of another process shows a failure",
         )
     if said is not None and number in {None, "6"}:
@@ -141,9 +141,21 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _uncompiled(case: Case, run: AnalysedRun, first: Hit) -> Change | None:
+    """Eager mode, where the process ended while it compiled or captured graphs, which eager mode leaves out."""
+    above = (line.text for line in run.lines[max(0, first.index - _ABOVE) : first.index])
+    if run.served(-1, first.index) or case.effective("enforce-eager") is True:
+        return None
+    if not any(says(text, "compiles-graphs") for text in above):
+        return None
+    why = "the process ended while it compiled or captured graphs; eager mode does neither, and decodes slower"
+    return set_flag(case, "enforce-eager", True, Direction.ADD, why)
+
+
 def _ended_itself(case: Case, run: AnalysedRun, said: Hit) -> Finding:
     """Native code found itself in a state that cannot be and ended its process, without a dump of its calls."""
     heap = said.id in _HEAP
+    file = next((value for name, value in said.fields.items() if name.startswith("file") and value), "")
     alone = environment(
         "LD_PRELOAD",
         Direction.REMOVE,
@@ -157,7 +169,7 @@ def _ended_itself(case: Case, run: AnalysedRun, said: Hit) -> Finding:
         RULE,
         title="Native code damaged its own memory, and glibc ended the process"
         if heap
-        else f"A check in native code ended the process: {said.fields.get('file', '').rsplit('/', 1)[-1]}",
+        else f"A check in native code ended the process: {file.rsplit('/', 1)[-1]}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(said.index),),

@@ -15,6 +15,7 @@ from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB, ITEM_
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of, layer
+from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name
 from vllm_doctor.rules.remedies.refused_value import accepted_value, visible_devices
 from vllm_doctor.rules.remedies.refused_value_title import named_by_message, refused_option
@@ -53,6 +54,8 @@ _IDS = (
 # Where vLLM checks what it was given, before any engine is made.
 _REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
 
+# How the classes of the API's messages end, and none of a launch's (entrypoints/*/protocol.py).
+_OF_REQUESTS = ("Request", "Response", "Chunk", "Choice", "Message", "Param", "ToolCall", "Delta", "Event")
 # Messages that say more than "a value was refused", and are answered by rules of their own.
 _OTHERS = frozenset(
     {
@@ -83,6 +86,8 @@ def judge(case: Case) -> Outcome:
         if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
             return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
         fault = root
+    if likely and own_words(case, fault, None) and not asked(case, fault):
+        return Clear("a check without a sentence failed, which is its own best name")
     if likely and _of_a_kernel(case, fault):
         return Clear("a kernel's own check failed, and its part names it")
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
@@ -91,7 +96,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the message in that line says what vLLM refuses")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
         return Clear("another program checked its own value with pydantic")
-    if fault.ids & frozenset(_IDS) == {"validation-error"} and any(says(f, "call-of-a-request") for f in fault.files):
+    if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_a_request(fault):
         return Clear("the value is of a request or of its answer, not of the launch")
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
@@ -109,6 +114,12 @@ def judge(case: Case) -> Outcome:
         changes=changes,
         refute="vLLM accepts the same value when started by hand in the same environment",
     )
+
+
+def _of_a_request(fault: Fault) -> bool:
+    """Is what pydantic checked of a request or of its answer, by its class or by the calls?"""
+    checked = fault.fields("validation-error").get("what", "")
+    return checked.endswith(_OF_REQUESTS) or any(says(f, "call-of-a-request") for f in fault.files)
 
 
 def _of_its_part(case: Case, fault: Fault) -> bool:

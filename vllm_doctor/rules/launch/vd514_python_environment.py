@@ -36,7 +36,7 @@ from vllm_doctor.rules.remedies.python_environment import (
 )
 from vllm_doctor.rules.remedies.refusal import packages
 from vllm_doctor.rules.remedies.unfit_package import unfit_symbol
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import finding, thing, upgrade
 
 _IDS = (
     "module-missing",
@@ -75,6 +75,12 @@ _IDS = (
 )
 
 
+# What every language model's configuration has: one that lacks it keeps it in a part of its own (text_config).
+_OF_EVERY_MODEL = frozenset(
+    {"vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads"}
+    | {"intermediate_size", "max_position_embeddings", "rms_norm_eps", "head_dim", "hidden_act"}
+)
+_NESTED = "the configuration keeps it in a part (text_config), which this release of vLLM does not read for this model"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 
 
@@ -159,6 +165,7 @@ def judge(case: Case) -> Outcome:
             missing_tool(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
             newer_system(fault),
+            upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,
             *(uncompiled(case, fault) if unfit or tool else ()),
             thing(
                 ChangeKind.PACKAGE,
@@ -218,6 +225,8 @@ def _warned(case: Case) -> Finding | None:
 def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
     if unfit and fault.ids & {"cmake-failed", "cpu-instructions-missing"}:
         return f"CMake cannot prepare the build of vLLM: it needs {unfit}"
+    if "ops-missing" in fault.ids:
+        return "vLLM's compiled operators were not loaded"
     if unfit:
         return f"vLLM cannot compile kernels: it needs {unfit}"
     if "program-denied" in fault.ids:

@@ -57,6 +57,17 @@ def judge(case: Case) -> Outcome:
             refute=f"the same code works with this release of vLLM elsewhere, with the same release of {foreign.name}",
         )
     part = layer(case, root)
+    if part is None and (bare := _cured_state(case, root)) is not None:
+        return finding(
+            RULE,
+            title=bare[0],
+            detail=first_words(case, root),
+            severity=severity(case, root),
+            confidence=Confidence.LIKELY,
+            evidence=evidence,
+            changes=bare[1],
+            refute="the change is made, and the same call fails with the same message",
+        )
     answer = answer_of(case, root)
     checked = _bare_check(case, root, part)
     name = does_not_fit(root) if answer is None else None
@@ -107,6 +118,14 @@ def _broken(case: Case, root: Fault, part: Layer | None) -> str:
         return ""
     told = own_words(case, root, part)
     return told or (part.broken if unforeseen(root) else "")
+
+
+def _cured_state(case: Case, root: Fault) -> tuple[str, tuple[Change, ...]] | None:
+    """What Python or torch said without its calls, where its kind alone tells what cures it: the quoted last line."""
+    bare = root.crash is not None and not root.crash.root.frames
+    changes = changes_of_state(case, root) if bare and not root.ids else ()
+    title = own_words(case, root, None) if changes else ""
+    return (title, changes) if title else None
 
 
 def _bare_check(case: Case, root: Fault, part: Layer | None) -> str:

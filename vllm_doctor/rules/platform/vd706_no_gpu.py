@@ -15,6 +15,7 @@ _IDS = (
     "nvml-unknown",
     "driver-silent",
     "no-gpus",
+    "image-without-gpu",
     "no-device-detected",
     "cuda-init-failed",
     "device-type",
@@ -55,6 +56,16 @@ def judge(case: Case) -> Outcome:
                 command="docker restart CONTAINER",
             )
             if "nvml-unknown" in fault.ids
+            else None,
+            thing(
+                ChangeKind.OS,
+                "container-gpus",
+                Direction.CHANGE,
+                "the container must get the GPU and the host's driver: --gpus all with NVIDIA's toolkit, "
+                "nvidia.com/gpu in a pod; the host needs a driver that the image supports",
+                command="nvidia-smi; docker run --rm --gpus all ubuntu nvidia-smi -L",
+            )
+            if "image-without-gpu" in fault.ids
             else None,
             thing(
                 ChangeKind.OS,

@@ -56,6 +56,7 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
 # The libraries of vLLM's own operators (csrc/torch_bindings.cpp and its siblings).
 _OPERATORS = ("_C::", "_moe_C::", "_rocm_C::", "_C_")
 _SOMEBODY = "The code"
+_UNWRITTEN = ("This release has no {what}() for this engine, model or device", "This release has no {what}() here")
 _CHECK = ("{part}: the check `{what}` fails", "The check `{what}` fails")
 
 
@@ -72,7 +73,8 @@ def own_words(case: Case, fault: Fault, part: Layer | None) -> str:
     if found is None:
         return ""
     name, fields = found
-    titles = _CHECK if name == "python-check" else next(t for shape, t in _STATES if shape == name)
+    bare = {"python-check": _CHECK, "raises-not-implemented": _UNWRITTEN}
+    titles = bare[name] if name in bare else next(t for shape, t in _STATES if shape == name)
     made = (title.format(part=voice, **fields) for title in titles)
     return next((title for title in made if len(title) <= excerpt.TITLE), "")
 
@@ -85,6 +87,10 @@ def _told(case: Case, fault: Fault) -> tuple[str, dict[str, str]] | None:
         code = root.frames[-1].code if root.frames else ""
         checked = read("python-check", code)
         return ("python-check", checked) if checked is not None else None
+    if root.kind == "NotImplementedError" and not root.message.strip():
+        inner = innermost(fault)
+        own = inner is not None and says(inner.file, "call-of-vllm") and says(inner.code, "raises-not-implemented")
+        return ("raises-not-implemented", {"what": inner.function}) if own and inner is not None else None
     if HIDDEN in words:
         return None
     said = f"{root.kind}: {words}"
@@ -137,11 +143,15 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
         case "python-not-pickled" if not (case.run is not None and case.run.is_server):
             why = "the engine then runs in the program's own process, and nothing is sent to another one"
             return environment("VLLM_ENABLE_V1_MULTIPROCESSING", Direction.SET, why, to="0")
+        case "raises-not-implemented":
+            why = "vLLM's own code leaves this call unwritten: another release may have it, on V1's engine above all"
+            return upgrade(case, why)
         case "torch-in-capture" if case.effective("enforce-eager") is not True:
             why = "vLLM then captures no graphs; decoding of small batches becomes slower"
             return set_flag(case, "enforce-eager", True, Direction.ADD, why)
         case "not-divided-over-ranks":
             whole, ranks = int(fields["a"]), int(fields["b"])
+            fewer = max(gcd(whole, ranks), gcd(whole, 1 << (max(ranks, 1).bit_length() - 1)))
             why = f"that many ranks divide {whole} evenly; split the rest with --pipeline-parallel-size"
-            return set_flag(case, "tensor-parallel-size", gcd(whole, ranks), Direction.LOWER, why)
+            return set_flag(case, "tensor-parallel-size", fewer, Direction.LOWER, why)
     return None

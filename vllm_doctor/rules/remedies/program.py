@@ -1,5 +1,7 @@
 """A program or plugin whose own code drives vLLM, and failed on what this release of vLLM gives it."""
 
+from pathlib import PurePosixPath
+
 import msgspec
 
 from vllm_doctor.knowledge.distributions import listed
@@ -11,6 +13,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.sentence import as_it_stands
+from vllm_doctor.rules.remedies.unfit_package import folder
 from vllm_doctor.rules.say import thing
 
 # What Python raises where an object, a function or a module of another release is not as the caller knows it.
@@ -43,7 +46,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
         return None
     file = root.frames[-1].file
-    found = read("call-of-adaptor", file) or _of_a_checkout(file)
+    found = read("call-of-adaptor", file) or _of_a_checkout(file) or _uses_vllm(root)
     if found is None or found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
@@ -71,6 +74,14 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
     """A trainer that runs from its own checkout, in the part of it that speaks with vLLM."""
     found = read("call-of-driver", file)
     return found if found is not None and says(file, "speaks-with-vllm") else None
+
+
+def _uses_vllm(root: Link) -> dict[str, str] | None:
+    """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
+    file = root.frames[-1].file
+    if says(file, "call-of-vllm") or not says(root.message, "lacks-of-vllm"):
+        return None
+    return {"package": folder(file) or PurePosixPath(file).name}
 
 
 def _own_check(root: Link) -> ForeignProgram | None:
