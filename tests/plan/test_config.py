@@ -124,3 +124,12 @@ def test_a_model_takes_the_smallest_length_that_it_names_and_cohere_s_its_own(na
     """As the newest release does (transformers_utils/model_arch_config_convertor.py)."""
     config = {**LLAMA_8B, **dict.fromkeys(("max_position_embeddings", "rope_scaling", "rope_parameters")), **named}
     assert describe(Section(config)).context == length
+
+
+def test_latent_attention_has_widths_of_heads_beside_the_hidden_size():
+    """GLM-4.7-Flash has 20 heads beside a hidden size of 2048, and no head_dim."""
+    config = {**DEEPSEEK_LIKE, "hidden_size": 2048, "num_attention_heads": 20, "num_key_value_heads": 20}
+    assert arch(config).heads == 20
+    del config["kv_lora_rank"]
+    with pytest.raises(ConfigError, match="is not a multiple of num_attention_heads 20"):
+        arch(config)

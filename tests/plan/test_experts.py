@@ -50,6 +50,30 @@ def test_experts_in_four_bits_end_the_start_where_the_kernel_is_of_another_card(
     assert len(found) == ends
 
 
+NARROW = {**MODELOPT, "moe_intermediate_size": 1488}  # 93 groups of 16
+LINEAR = {**MODELOPT, "architectures": ["LlamaForCausalLM"], "model_type": "llama", "intermediate_size": 14352}
+del LINEAR["num_experts"], LINEAR["moe_intermediate_size"], LINEAR["num_experts_per_tok"]
+
+
+@pytest.mark.parametrize(
+    ("config", "launch", "card", "ends"),
+    [
+        (NARROW, "-tp 2", "H100", True),  # Marlin has 46 scales for 744 inputs
+        (NARROW, "-tp 2 --enable-expert-parallel", "H100", False),
+        (NARROW, "", "H100", False),
+        (NARROW, "-tp 2", "B200", False),  # another kernel, of which this was not read
+        (MODELOPT, "-tp 2", "H100", False),
+        (LINEAR, "-tp 2", "B200", True),  # linear layers ask for whole groups on every card
+        (LINEAR, "-tp 1", "B200", False),
+        ({**LINEAR, "intermediate_size": 14336}, "-tp 2", "B200", False),
+    ],
+)
+def test_a_rank_holds_whole_groups_of_nvfp4(config, launch, card, ends):
+    a, s, gpu = settings(config, launch, "0.25.1", card)
+    found = [r for r in judge(a, s, gpu).refusals if r.flag == "--tensor-parallel-size"]
+    assert len(found) == ends
+
+
 NEMOTRON = {
     "architectures": ["NemotronHForCausalLM"],
     "model_type": "nemotron_h",

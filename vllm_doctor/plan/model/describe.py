@@ -111,7 +111,8 @@ def describe(top: Section) -> Architecture:
         default=top.whole("vocab_size", low=0, high=20_000_000, default=0) or None,
     )
     width = 0 if alone else _width(text, hidden, model_type) // (2 if model_type in WIDTH_IS_GATE_AND_UP else 1)
-    if hidden % heads and not text.has("head_dim"):
+    mla = latent_attention(text)  # with widths of heads that are not a part of hidden_size
+    if hidden % heads and not text.has("head_dim") and mla is None:
         raise ConfigError(
             f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "
             f"missing"
@@ -121,7 +122,7 @@ def describe(top: Section) -> Architecture:
             f"{text.path}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"
         )
     head_dim = text.whole("head_dim", "attention_head_dim", "kv_channels", high=8192, default=hidden // heads)
-    mla, kinds = latent_attention(text), layer_kinds(text, count, model_type)
+    kinds = layer_kinds(text, count, model_type)
     layers = tuple(
         attention_of(text, kind, window, heads, kv_heads, head_dim, mla, i, count)
         for i, (kind, window) in enumerate(kinds)

@@ -31,6 +31,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             f"vLLM 0.16.0 or later: in {s.version} only FlashInfer's kernel takes them, of 9.0, 10.x and 12.x",
         )
         return
+    yield from _cut_scales(a, s, gpu)
     if int(gpu.capability) != _TWELVE:
         return
     if not s.does.four_bit_experts_on_ten_alone or s.flashinfer_experts:
@@ -43,6 +44,30 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             f"NVFP4 experts on {gpu.name}, compute capability {gpu.capability}",
             f"vLLM 0.13.0 or later, whose kernel of grouped matrices has code for it; that of {s.version} has code for "
             f"10.0 alone",
+        )
+
+
+# The first generation that multiplies four bits itself; Marlin runs NVFP4 on the ones before it.
+_FOUR_BITS = 10
+
+
+def _cut_scales(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
+    """NVFP4 experts of which a rank holds a part of a group: their scales are counted in whole groups alone (modelopt
+    and compressed_tensors_moe create_weights: size // group), so that Marlin, which runs them below compute capability
+    10.0, finds too few of them for the inputs (up to 0.20 its repack takes no such size at all)."""
+    par = s.parallel
+    if a.moe is None or par.expert or par.tp == 1 or a.moe.width % par.tp or int(gpu.capability or 0) >= _FOUR_BITS:
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    layer = min(a.moe.layers, default=0)
+    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+    each, group = a.moe.width // par.tp, NVFP4.group or 1
+    if form == NVFP4 and each % group:
+        yield Refusal(
+            "--tensor-parallel-size",
+            str(par.tp),
+            f"a size that splits the {a.moe.width} inputs of down_proj of the experts into groups of {group} that "
+            f"share a scale ({each} for each rank is not a multiple), or --enable-expert-parallel, which splits none",
         )
 
 

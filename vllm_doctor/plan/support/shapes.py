@@ -17,7 +17,7 @@ from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.quantization import Format, Scheme, scheme
+from vllm_doctor.plan.model.quantization import NVFP4, Format, Scheme, scheme
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
 
 # The least block that scales of fp8 experts are refined to (fused_moe/oracle/fp8.py refine_fp8_moe_block_shape).
@@ -101,7 +101,7 @@ def _stored(  # noqa: PLR0917
         return f"blocks of {form.block} that share a scale; {each} for each rank is not a multiple"
     if does.marlin_alone_packs and _packed(a) and each % _MARLIN[side]:
         return f"multiples of {_MARLIN[side]}, which Marlin's kernel takes; {each} for each rank is not a multiple"
-    if form.group and side == "inputs" and each % form.group and _needs_groups(does, fmt, part):
+    if form.group and side == "inputs" and each % form.group and _needs_groups(does, fmt, form, part):
         return f"groups of {form.group} that share a scale; {each} for each rank is not a multiple"
     return None
 
@@ -123,8 +123,11 @@ def _packed(a: Architecture) -> bool:
     return any(one is not None and one.text("type") == "int" for one in weights)
 
 
-def _needs_groups(does: Behaviour, fmt: Scheme, part: Matrix) -> bool:
-    """AWQ and compressed-tensors raise for a part of a group; what GPTQ's kernels make of one is not known here."""
+def _needs_groups(does: Behaviour, fmt: Scheme, form: Format, part: Matrix) -> bool:
+    """AWQ, compressed-tensors and ModelOpt's NVFP4 (modelopt.py: "in features size is not multiple of 16", the same in
+    0.9.1 and 0.33.0) raise for a part of a group; what GPTQ's kernels make of one is not known here."""
     if fmt.name == "compressed-tensors":
         return not part.expert or does.checks_expert_groups
+    if fmt.name == "modelopt":
+        return form == NVFP4 and not part.expert
     return fmt.name in {"awq", "awq-marlin"} and not part.expert
