@@ -118,10 +118,22 @@ def _child(bug: Bug, tests: list[str], clock: int) -> None:
 
 def _running(bug: Bug, line: int, of: Covered) -> list[str]:
     """The tests that run a line. What runs as the module is imported is credited to none: then whoever runs anything of
-    the module is asked; of one that holds nothing but data, whoever runs anything of a module that imports it."""
+    the module or imports it by its name is asked; of one that holds nothing but data, whoever runs anything of a module
+    that imports it."""
     path = str(bug.path.relative_to(REPO))
-    found = of.of_line(path, line) or sorted(of.of_file(path)) or _importing(bug, of) or _starting(bug, of)
-    return list(found)
+    if found := of.of_line(path, line):
+        return list(found)
+    files = _reading(bug)
+    reading = {test for test in of.seconds if test.partition("::")[0] in files}
+    return sorted(of.of_file(path) | reading) or _importing(bug, of) or _starting(bug, of)
+
+
+def _reading(bug: Bug) -> set[str]:
+    """The files of tests that import a module by its name: a test may read its tables and run nothing of it."""
+    above, _, name = ".".join(bug.path.relative_to(REPO).with_suffix("").parts).rpartition(".")
+    imports = re.compile(rf"from {above}\.{name} import|from {above} import [^\n]*\b{name}\b")
+    files = (path for folder in covered.TESTS for path in (REPO / "tests" / folder).rglob("test_*.py"))
+    return {str(path.relative_to(REPO)) for path in files if imports.search(path.read_text(encoding="utf-8"))}
 
 
 def _importing(bug: Bug, of: Covered) -> list[str]:

@@ -172,7 +172,7 @@ class AnalysedRun(RunWithFaults):
 
         Of an excerpt that lacks its start, the calls alone tell.
         """
-        return fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(-1, fault.index)
+        return fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(until=fault.index)
 
     def _starts(self, after: int) -> bool:
         """Does a step of a start follow?"""
@@ -186,7 +186,7 @@ class AnalysedRun(RunWithFaults):
     def _request_level(self, fault: Fault) -> bool:
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
-        ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(-1, fault.index)
+        ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(until=fault.index)
         if not ready or line.level not in {"ERROR", "CRITICAL"}:
             return False
         process = line.process or ""

@@ -116,7 +116,7 @@ class Run:
     @cached_property
     def is_server(self) -> bool:
         """Is it the log of a server, rather than of one more worker of a server that has a log of its own?"""
-        return self.by_vllm and (self.first(*_ANNOUNCED) is not None or self.served(-1))
+        return self.by_vllm and (self.first(*_ANNOUNCED) is not None or self.served())
 
     @cached_property
     def _own(self) -> bool:
@@ -244,8 +244,8 @@ class Run:
         found = [s for i, s in self.miles if before is None or i < before]
         return max(found, key=ORDER.__getitem__, default=None)
 
-    def served(self, after: int, until: int | None = None, *, least: StartupPhase = StartupPhase.READY) -> bool:
-        """Did it serve, or become ready to (`least`), between two lines?
+    def served(self, after: int = -1, until: int | None = None, *, least: StartupPhase = StartupPhase.READY) -> bool:
+        """Did it serve, or become ready to (`least`), between two lines? Without any: at all.
 
         After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
         whether its engine runs or not, and the first ones tell of the time before, too.

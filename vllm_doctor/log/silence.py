@@ -152,7 +152,7 @@ class Behind(msgspec.Struct, frozen=True):
 
 def behind(run: AnalysedRun) -> Behind | None:
     """The one rank that stays behind, where the ranks sign what they write and all others came further."""
-    if run.served(-1):
+    if run.served():
         return None
     last: dict[str, tuple[int, StartupPhase]] = {}
     for index, stage in run.miles:
@@ -178,7 +178,7 @@ def usual(run: AnalysedRun) -> Usual:
 
 def minutes(run: AnalysedRun, taken_at: str) -> float:
     """How old the last line of a run is whose start is not complete; 0 where that is not known."""
-    if run.served(-1) or not run.lines:
+    if run.served() or not run.lines:
         return 0
     said = next((line.at for line in reversed(run.lines) if line.at), None)
     if said is None:

@@ -84,7 +84,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
     if verdict is Verdict.OK and isinstance(snapshot.metrics, Known):
         against = served_nobody(snapshot.metrics.value)
         verdict, because = (Verdict.UNKNOWN, against) if against is not None else (verdict, because)
-    quiet = run is not None and run.served(-1) and not run.stats
+    quiet = run is not None and run.served() and not run.stats
     steps = walk(asked, findings, _read(case, snapshot), quiet=quiet)
     path = (*steps, Step("verdict", "What is the verdict?", verdict.value, because))
     return Diagnosis(

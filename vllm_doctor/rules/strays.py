@@ -39,7 +39,7 @@ def _more(others: list[Process]) -> str:
 
 
 def _who(process: Process) -> str:
-    told = [word.rsplit("/", 1)[-1] if at < 2 else word for at, word in enumerate(process.cmdline)]
+    told = [word.rpartition("/")[2] if at < 2 else word for at, word in enumerate(process.cmdline)]
     told = told[1:] if len(told) > 1 and told[0].startswith("python") else told
     words = excerpt.word(" ".join(told[:3]))
     if process.container is not None:

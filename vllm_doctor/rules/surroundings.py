@@ -164,7 +164,7 @@ def medium(case: Case) -> str:
     if case.unit is not None:
         return "unit"
     given = case.launch
-    program = given.argv[0].rsplit("/", 1)[-1] if given is not None and given.argv else ""
+    program = given.argv[0].rpartition("/")[2] if given is not None and given.argv else ""
     if given is not None and given.medium not in {"", "command"}:
         return given.medium
     if program in container.RUNTIMES:

@@ -70,7 +70,7 @@ def _unsure(run: AnalysedRun) -> str | None:
         )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with one line for each"
-    ended = run.served(-1) or run.answered or run.stopped is not None
+    ended = run.served() or run.answered or run.stopped is not None
     if ended and (told := strange_end(run)) is not None:
         if told.level is not None:
             return (
@@ -110,7 +110,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         )
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
-    if run.served(-1, least=StartupPhase.SERVING) or (run.served(-1) and run.answered):
+    if run.served(least=StartupPhase.SERVING) or (run.served() and run.answered):
         end = (
             "the server was stopped from outside"
             if run.stopped is not None

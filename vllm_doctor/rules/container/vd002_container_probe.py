@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
     check = next((c for c in container.checks if c.kind == kind), None)
     if run is not None and run.root is not None:
         return NotHere("the log says what failed before the probe")
-    starting = run is None or not run.served(-1)
+    starting = run is None or not run.served()
     failed = first_of_container(container, "probe-failed")
     evidence = (where, *((failed[2],) if failed is not None else ()), state(container))
     if run is not None and run.lines:
@@ -72,7 +72,7 @@ def _unready(case: Case, container: Container) -> Finding | None:
     failed = first_of_container(container, "probe-failed")
     if container.ready is not False or container.state != "running" or failed is None:
         return None
-    if failed[1]["probe"] != "Readiness" or run is None or run.root is not None or not run.served(-1):
+    if failed[1]["probe"] != "Readiness" or run is None or run.root is not None or not run.served():
         return None
     return finding(
         RULE,

@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     if end is None or not end.oom_killed:
         return Clear("the container runtime records no out-of-memory kill")
     run = case.run
-    served = run is not None and run.served(-1)
+    served = run is not None and run.served()
     limit = container.memory_limit
     return finding(
         RULE,

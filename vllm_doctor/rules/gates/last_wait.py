@@ -15,7 +15,7 @@ _RETRIES = 2
 
 def final_run(run: AnalysedRun, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """The hits after which no step of the start was reached any more; none once it served."""
-    if run.served(-1):
+    if run.served():
         return ()
     last = max((i for i, stage in run.miles if stage is not StartupPhase.CONFIG), default=-1)
     return tuple(h for h in hits if h.index > last)

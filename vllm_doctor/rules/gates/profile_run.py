@@ -34,7 +34,7 @@ def measuring(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
     call names the step: torch counts the pools of graphs, and only an engine that starts runs such code without."""
     oom = exhausted(case, *stages)
     unplaced = exhausted(case, StartupPhase.CONFIG) if isinstance(oom, NotHere) else oom
-    if not isinstance(oom, NotHere) or not isinstance(unplaced, Oom) or unplaced.run.served(-1):
+    if not isinstance(oom, NotHere) or not isinstance(unplaced, Oom) or unplaced.run.served():
         return oom
     torch = unplaced.torch
     first = torch is not None and torch.allocated is not None and torch.private_pools is None

@@ -116,7 +116,7 @@ def recovery(found: tuple[Xid, ...]) -> str | None:
 
 def card(bus: str, gpus: tuple[Gpu, ...] | None) -> str:
     """A GPU by its bus address: index and name where NVML told them."""
-    wanted = bus.lower().split(".")[0][-7:]
+    wanted = bus.lower().partition(".")[0][-7:]
     for gpu in gpus or ():
         if gpu.pci is not None and wanted and wanted in gpu.pci.lower():
             return f"GPU {gpu.index} ({gpu.name}, {bus})"

@@ -88,7 +88,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the script got its answers, and the engine ended with the script")
     number = signal_of(first)
     ending = next((i for i in range(first.index) if says(run.lines[i].text, "uvicorn-stops")), None)
-    if number == "9" and ending is not None and run.served(-1, ending):
+    if number == "9" and ending is not None and run.served(until=ending):
         return NotHere("the server was told to stop, and killed as it took too long")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
@@ -99,7 +99,7 @@ def judge(case: Case) -> Outcome:
         return finding(
             RULE,
             title=answer.title,
-            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
             evidence=(case.line(at), case.line(first.index)),
             changes=changes_of(case, part.answers, run.lines[at].text),
@@ -120,7 +120,7 @@ def judge(case: Case) -> Outcome:
         return finding(
             RULE,
             title=thrown.title,
-            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
             evidence=tuple(case.line(at) for at in thrown.lines),
             changes=(_uncompiled(case, run, first), *thrown.changes),
@@ -133,7 +133,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
@@ -144,7 +144,7 @@ def judge(case: Case) -> Outcome:
 def _uncompiled(case: Case, run: AnalysedRun, first: Hit) -> Change | None:
     """Eager mode, where the process ended while it compiled or captured graphs, which eager mode leaves out."""
     above = (line.text for line in run.lines[max(0, first.index - _ABOVE) : first.index])
-    if run.served(-1, first.index) or case.effective("enforce-eager") is True:
+    if run.served(until=first.index) or case.effective("enforce-eager") is True:
         return None
     if not any(says(text, "compiles-graphs") for text in above):
         return None
@@ -169,8 +169,8 @@ def _ended_itself(case: Case, run: AnalysedRun, said: Hit) -> Finding:
         RULE,
         title="Native code damaged its own memory, and glibc ended the process"
         if heap
-        else f"A check in native code ended the process: {file.rsplit('/', 1)[-1]}",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, said.index) else Severity.BLOCKS_START,
+        else f"A check in native code ended the process: {file.rpartition('/')[2]}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=said.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(said.index),),
         changes=(_dump(), alone, newer) if heap else (newer, _dump()),
@@ -201,7 +201,7 @@ def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
     return finding(
         RULE,
         title=_CRASHES[number],
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, first.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(first.index),),
         changes=(

@@ -27,7 +27,7 @@ def judge(case: Case) -> Outcome:
         return refused
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if run.root is not None or run.deaths or run.stopped is not None or run.served(-1):
+    if run.root is not None or run.deaths or run.stopped is not None or run.served():
         return NotHere("the log does not end in silence during the start")
     weights, left = case.weights_gib, run.number("checkpoint-size", "ram")
     reached = run.reached()
@@ -70,7 +70,7 @@ def _refused(case: Case) -> Outcome | None:
     # What torch says of it without figures is the same refusal; any other failure is another cause.
     if run is not None and run.root is not None and (run.oom is not None or not run.root.ids & EXHAUSTED):
         return None
-    served = run is not None and run.served(-1)
+    served = run is not None and run.served()
     why = "the driver found no free page: the host uses the same memory and needs some for itself"
     return finding(
         RULE,
@@ -93,7 +93,7 @@ def _refused(case: Case) -> Outcome | None:
 def _said_by_the_driver(case: Case) -> Evidence | None:
     """From the log's lines; from the kernel's, or where nothing names the card, only if the service did not go on."""
     run = case.run
-    well = run is not None and run.served(-1) and run.root is None and not run.deaths
+    well = run is not None and run.served() and run.root is None and not run.deaths
     if run is not None and (hit := run.first("driver-no-memory")) is not None and (shares_memory(case) or not well):
         return case.line(hit.index)
     told = said_since(case, "driver-no-memory") if not well else ()
@@ -103,7 +103,7 @@ def _said_by_the_driver(case: Case) -> Evidence | None:
 def _killed(case: Case) -> Outcome | None:
     """The shell says that the start was killed, after the weights, where the card's memory is the host's."""
     run = case.run
-    if run is None or run.root is not None or run.stopped is not None or run.served(-1) or not shares_memory(case):
+    if run is None or run.root is not None or run.stopped is not None or run.served() or not shares_memory(case):
         return None
     killed = run.first("shell-killed")
     if killed is None or run.deaths[0] != killed or case.weights_gib is None:

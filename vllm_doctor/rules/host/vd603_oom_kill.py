@@ -86,7 +86,7 @@ def judge(case: Case) -> Outcome:
         if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
         return _while_it_held_much(case) or Clear("no kill for lack of memory is recorded")
-    if run is not None and run.served(-1) and run.root is None and not run.deaths and not recorded:
+    if run is not None and run.served() and run.root is None and not run.deaths and not recorded:
         return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
     if hit is not None:
@@ -98,7 +98,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=_title(last) if last is not None else _told_by(hit),
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served(-1) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served() else Severity.BLOCKS_START,
         confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=(*_sum(last), *_peaked(case), *_of_ray(hit)),
@@ -126,7 +126,7 @@ def _while_it_held_much(case: Case) -> Finding | None:
     return finding(
         RULE,
         title="A process was killed (SIGKILL) holding much of the host's memory",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, dead.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=dead.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(dead.index),),
         arithmetic=tuple(claim.sum_ for claim in held if claim.sum_ is not None),
@@ -155,7 +155,7 @@ def _by_rays_word(case: Case, run: AnalysedRun) -> Finding | None:
     return finding(
         RULE,
         title=f"Ray lost a worker {when}: likely the host's memory",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(-1, gone.index) else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=gone.index) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(gone.index), *((case.line(slept.index),) if slept is not None else ())),
         changes=(*(claim.change for claim in claims), more_host_memory(None) if slept else room_to_load()),
@@ -170,7 +170,7 @@ def _while_it_grew(case: Case, run: AnalysedRun, dead: Hit) -> Finding | None:
     loading = run.reached(dead.index) is StartupPhase.WEIGHTS
     if not loading and dead.id not in _SHELL:
         return None
-    served = run.served(-1, dead.index)
+    served = run.served(until=dead.index)
     if (served and dead.id not in _SHELL) or dead.id in _ANY_REASON:
         return None
     if shares_memory(case) and case.weights_gib is not None:

@@ -42,11 +42,11 @@ def judge(case: Case) -> Outcome:
     hit = next(h for h in run.deaths if h.index == fault.index)
     how = _WORDS.get(signal_of(hit) or "", "a crash in native code")
     inner = frames[-1]
-    named = f"{inner.function} ({inner.file.rsplit('/', 1)[-1]}:{inner.line})"
+    named = f"{inner.function} ({inner.file.rpartition('/')[2]}:{inner.line})"
     where = named if inner.line else inner.function or PurePath(inner.file).name
     return finding(
         RULE,
-        title=f"{part.name} crashed: {how}, in {where.split('(at::')[0]}",
+        title=f"{part.name} crashed: {how}, in {where.partition('(at::')[0]}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if run.up_at(fault) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=tuple(case.line(at) for at in sorted({fault.index, fault.last})),

@@ -33,7 +33,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=named or f"{part.name} failed: {line.text.strip()}",
         detail=excerpt.said(line.text.strip()) if named else "",
-        severity=Severity.DEGRADED if run.served(-1) else Severity.BLOCKS_START,
+        severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(run.lines.index(line)),),
         changes=changes_of(case, part.answers, said)[:_CHANGES],

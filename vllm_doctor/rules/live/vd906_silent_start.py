@@ -31,7 +31,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(missing)
     if not case.live:
         return NotHere("a file does not show how much time has passed")
-    if run.served(-1) or (probe is not None and probe.health_status == 200):
+    if run.served() or (probe is not None and probe.health_status == 200):
         return Clear("the server became ready")
     if case.root is not None or unit.active_state not in {"activating", "active"}:
         return NotHere("the server failed, or does not run")

@@ -144,7 +144,7 @@ def _title(fault: Fault, said: str, *, own: bool) -> str:
 def _alone(case: Case) -> Finding | None:
     """NCCL's warning of a call that no communicator survives, in an excerpt that shows nothing else."""
     run, said = case.run, call_told(case)
-    if run is None or case.root is not None or said is None or not said.ends or run.served(-1):
+    if run is None or case.root is not None or said is None or not said.ends or run.served():
         return None
     evidence = (case.line(said.index),)
     return finding(

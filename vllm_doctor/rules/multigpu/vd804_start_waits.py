@@ -61,7 +61,7 @@ def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:
     last time says so.
     """
     last = silence.wait(run)
-    if case.live or last is None or last.id not in _SOON or run.served(-1) or run.stopped is not None or run.deaths:
+    if case.live or last is None or last.id not in _SOON or run.served() or run.stopped is not None or run.deaths:
         return None
     if 0 < silence.minutes(run, case.taken_at) < _MINUTES or silence.behind(run) is not None:
         return None

@@ -69,7 +69,7 @@ def _older_cuda(case: Case, found: str | None) -> Change | None:
         for version in table().wheels()
         if (wheel := table().wheel(version)) is not None
         and (
-            int(wheel.cuda.split(".")[0]) in majors
+            int(wheel.cuda.partition(".")[0]) in majors
             or (driver is not None and table().fit(driver, wheel.cuda) in {DriverFit.NATIVE, DriverFit.MINOR})
         )
     ]
@@ -92,7 +92,7 @@ def _older_cuda(case: Case, found: str | None) -> Change | None:
 def _unfit(case: Case) -> Evidence | None:
     """What the table of drivers and wheels says against this pair; None where it fits, serves, or nobody knows."""
     driver, version, run = case.driver, case.version, case.run
-    if driver is None or driver.module is None or version is None or (run is not None and run.served(-1)):
+    if driver is None or driver.module is None or version is None or (run is not None and run.served()):
         return None
     local = (case.version_text or "").partition("+")[2]
     wheel = table().wheel(str(version))

@@ -87,7 +87,7 @@ def _apart(case: Case) -> tuple[Evidence, ...] | None:
 def _before_restart(case: Case, apart: tuple[Evidence, ...]) -> Finding:
     """What runs keeps running; whatever starts now fails."""
     run = case.run
-    serves = run is not None and run.served(-1) and run.root is None
+    serves = run is not None and run.served() and run.root is None
     return finding(
         RULE,
         title=f"{RULE.title}: {'a restart of the service will fail' if serves else 'nothing can start'}",

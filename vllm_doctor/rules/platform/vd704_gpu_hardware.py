@@ -73,7 +73,7 @@ def _severity(case: Case) -> Severity:
     run = case.run
     if run is None or run.root is not None or run.deaths:
         return Severity.BLOCKS_START
-    return Severity.DEGRADED if run.served(-1) else Severity.BLOCKS_START
+    return Severity.DEGRADED if run.served() else Severity.BLOCKS_START
 
 
 def _recover(action: str | None, bad: tuple[Xid, ...]) -> Change:

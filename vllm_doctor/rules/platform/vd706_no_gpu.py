@@ -121,7 +121,7 @@ def _no_platform(case: Case) -> Finding | None:
     """vLLM found the devices of no maker, and the log ends without a step of the start, or at its own confusion."""
     run = case.run
     told = run.last("no-platform") if run is not None else None
-    if run is None or told is None or run.served(-1) or run.miles or run.root is not None:
+    if run is None or told is None or run.served() or run.miles or run.root is not None:
         return None
     why = (
         "no GPU was given to this process: in a pod set nvidia.com/gpu under resources.limits, and "
@@ -150,7 +150,7 @@ def _fabric(case: Case) -> tuple[Evidence, ...]:
     driver = case.driver
     if driver is None or driver.fabric_manager is None or driver.module is None:
         return ()
-    word = "the same as" if driver.fabric_manager.split("-")[0] == driver.module else "not the same as"
+    word = "the same as" if driver.fabric_manager.partition("-")[0] == driver.module else "not the same as"
     text = f"fabric manager {driver.fabric_manager} is {word} the driver's {driver.module}"
     return (Evidence("packages", "nvidia-fabricmanager", text),)
 

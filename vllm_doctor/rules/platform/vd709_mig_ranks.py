@@ -18,7 +18,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("no GPU is divided into MIG slices")
     ranks = case.count("tensor-parallel-size") or 1
     whole = sum(1 for g in gpus if g.mig_parent is None and not g.mig_mode)
-    if ranks < 2 or ranks <= whole or (run is not None and run.served(-1)):
+    if ranks < 2 or ranks <= whole or (run is not None and run.served()):
         return Clear("one rank takes one slice")
     return finding(
         RULE,

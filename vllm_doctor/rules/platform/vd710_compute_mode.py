@@ -20,7 +20,7 @@ def judge(case: Case) -> Outcome:
     alone = tuple(g for g in gpus if (g.compute_mode or "").startswith("exclusive"))
     refused = run is not None and run.root is not None and "devices-busy" in run.root.ids
     bad = closed or (alone if refused or any(len(g.processes) > 1 for g in alone) else ())
-    if not bad or (run is not None and run.served(-1) and not refused):
+    if not bad or (run is not None and run.served() and not refused):
         return Clear("the cards are open to this service" if not alone else "one process holds each exclusive card")
     evidence = tuple(Evidence("NVML", f"GPU {g.index}", f"compute mode {g.compute_mode}; {_who(g)}") for g in bad[:4])
     if run is not None and run.root is not None and refused:

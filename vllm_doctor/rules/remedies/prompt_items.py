@@ -97,7 +97,7 @@ def _alone(case: Case) -> str | None:
     warned = case.run.last("items-too-many") if case.run is not None else None
     if warned is None or not _of_v0(case):
         return None
-    kinds = [pair.split(":")[0].strip(" '\"") for pair in warned.fields.get("items", "").split(",") if ":" in pair]
+    kinds = [pair.partition(":")[0].strip(" '\"") for pair in warned.fields.get("items", "").split(",") if ":" in pair]
     return kinds[0] if len(kinds) == 1 and per_prompt(case).get(kinds[0], 1) == 1 else None
 
 

@@ -25,6 +25,7 @@ _PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
 SMALLEST_DEFAULT = "the smallest default of any release on a GPU"
+_SEQUENCE_STEPS = (8, 16, 32, 64, 128, 192, 256, 384, 512)
 # Fewer sequences than this serve nobody well.
 _FEWEST = 8
 # Messages that print how many sequences a step has, with the field that does.
@@ -199,8 +200,9 @@ def _smaller_step(case: Case, torch: TorchOom | None, count: int) -> Change | No
         return None
     why = "buffers of a step grow with its tokens"
     if torch is not None:
-        asked, free = torch.asked / GIB, (torch.free or 0) / GIB
-        why = f"{asked:.2f} GiB for {count} tokens is {asked * to / count:.2f} GiB for {to}; {free:.2f} are free"
+        asked = torch.asked / GIB
+        free = f"; {torch.free / GIB:.2f} are free" if torch.free is not None else ""
+        why = f"{asked:.2f} GiB for {count} tokens is {asked * to / count:.2f} GiB for {to}{free}"
     return set_flag(case, "max-num-batched-tokens", to, Direction.LOWER, why)
 
 
@@ -282,16 +284,15 @@ def _shorter_prompts(case: Case) -> Change | None:
 def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:
     """Fewer rows of vocabulary-wide buffers: the number whose share of what was asked is what was free."""
     now = sequences(case)[0]
-    to = now // 2
+    fit = now
     if torch is not None and torch.free is not None and torch.asked > 0:
         # Besides the failed buffer at least one of the same size is alive, so half of what is free may be used.
-        to = min(to, int(now * torch.free / torch.asked / 2))
-    steps = [s for s in (8, 16, 32, 64, 128, 192, 256, 384, 512) if s <= to]
-    least = steps[-1] if steps else _FEWEST
+        fit = int(now * torch.free / torch.asked / 2)
+    least = max(s for s in _SEQUENCE_STEPS if s <= max(_FEWEST, min(fit, now // 2)))
     if least >= now:
         return None
     why = f"the buffers are max_num_seqs × vocabulary: {least} of {now} rows take {least / now:.0%} of the memory"
-    if not steps:
+    if fit < _FEWEST:
         why += "; alone it may not be enough: next to nothing was free, so the weights fill the card"
     return set_flag(case, "max-num-seqs", least, Direction.LOWER, why)
 

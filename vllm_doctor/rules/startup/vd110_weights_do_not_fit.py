@@ -140,7 +140,7 @@ def _nothing_freed(case: Case, oom: Oom) -> bool:
     torch, asked = oom.torch, case.number("gpu-memory-utilization")
     if torch is None or torch.total is None or torch.allocated is None or torch.unused is None:
         return False
-    if torch.private_pools is not None or oom.run.served(-1) or (asked is not None and asked > USUAL_UTILIZATION):
+    if torch.private_pools is not None or oom.run.served() or (asked is not None and asked > USUAL_UTILIZATION):
         return False
     # What others hold was never this process's to fill.
     mine = torch.total - (torch.held_by_others or 0)
@@ -159,7 +159,7 @@ def _larger_by_name(case: Case, oom: Oom) -> bool:
     """Are the weights, as the model's name counts them, more than the card, and did this process fill it? No step that
     comes after them was ever reached."""
     torch = oom.torch
-    if too_large_by_name(case) is None or oom.run.served(-1):
+    if too_large_by_name(case) is None or oom.run.served():
         return False
     return torch is None or torch.allocated is None or torch.total is None or torch.allocated > _MOSTLY * torch.total
 

@@ -46,7 +46,7 @@ def judge(case: Case) -> Outcome:
 def _below_zero(case: Case) -> bool:
     """A log that is cut off before the error: the measured size is negative, and no start continues from there."""
     run, left = case.run, left_over(case)
-    return run is not None and left is not None and left < 0 and run.root is None and not run.served(-1)
+    return run is not None and left is not None and left < 0 and run.root is None and not run.served()
 
 
 def _measured(case: Case) -> str | None:
