@@ -74,7 +74,7 @@ class _Bugs:
         with os.fdopen(self._asks) as asks:
             for line in asks:
                 path, number, tests, clock = json.loads(line)
-                code = self._tried(session, Path(path), number, [items[t] for t in tests], clock)
+                code = self._tried(session, Path(path), number, [items[t] for t in tests if t in items], clock)
                 os.write(self._tells, f"{code}\n".encode())
         return True
 
