@@ -69,3 +69,16 @@ def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:
         '"POST /openai/v1/completions HTTP/1.1" 200 OK\n'
     )
     assert told.verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("prompt", "told"), [(9.0, ["VD308"]), (40.0, [])])
+def test_a_short_prompt_beside_it_does_not_excuse_an_engine_below_any_gpu(prompt: float, told: list[str]) -> None:
+    def line(at: int, read: float) -> str:
+        return (
+            f"{API}INFO 05-21 10:20:{at} [loggers.py:9] Engine 000: Avg prompt throughput: {read} tokens/s, Avg "
+            "generation throughput: 0.4 tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.1%, "
+            "Prefix cache hit rate: 0.0%\n"
+        )
+
+    text = line(10, prompt) + "".join(line(10 * n, 0.0) for n in range(2, 6))
+    assert [f.code for f in diagnosed(text).findings] == told

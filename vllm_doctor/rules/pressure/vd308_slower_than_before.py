@@ -21,6 +21,8 @@ _BEST, _SLOW = 3, 6
 _FACTOR = 4.0
 # Lines in a row, requests and tokens a second of each: a 70B model split over two old cards gives ten times as many.
 _LONG, _FEW, _FLOOR = 5, 8, 1.0
+# Tokens a second of prompts that hold up no step: a greeting of a few tokens.
+_SHORT = 10.0
 
 
 def judge(case: Case) -> Outcome:
@@ -57,7 +59,8 @@ def judge(case: Case) -> Outcome:
 def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     """Do the last lines show fewer tokens a request than any GPU gives to so few?"""
     last = run.stats[-_LONG:]
-    few = len(last) == _LONG and all(_decodes(s) and not s.waiting and s.running <= _FEW for s in last)
+    alone = (_decodes(s) or (s.generation > 0 and s.prompt <= _SHORT and not s.preemptions) for s in last)
+    few = len(last) == _LONG and all(alone) and all(not s.waiting and 0 < s.running <= _FEW for s in last)
     if not few or run.root is not None or run.stopped is not None or run.is_script or on_cpu(case):
         return None
     fastest = max(map(_each, last))
