@@ -7,7 +7,7 @@ from tests.plan.models import HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import LaunchError, parse_launch
-from vllm_doctor.plan.launch.flags import SettingError, whole
+from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.resolve import resolve
 
 
@@ -196,3 +196,66 @@ def test_a_variable_that_the_release_does_not_read_changes_nothing(variable, ver
         for more in ((variable,), ())
     )
     assert (with_it != without) is read
+
+
+def _or_why(read):
+    try:
+        return read()
+    except SettingError as refused:
+        return str(refused)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "read"),
+    [
+        ("0", 0, 8, 0),
+        ("8", 0, 8, 8),
+        ("9", 0, 8, "--n: found 9; needed: a whole number from 0 to 8"),
+        ("1", 2, 8, "--n: found 1; needed: a whole number from 2 to 8"),
+        ("2", 2, 8, 2),
+        ("1k", 2, 1000, 1000),
+        ("1K", 2, 1000, "--n: found 1K; needed: a whole number from 2 to 1000"),
+    ],
+)
+def test_an_option_takes_its_least_and_its_largest_value_and_none_beyond(value, low, high, read):
+    flags = Flags(replace(line("vllm serve m"), flags={"n": value}))
+    assert _or_why(lambda: flags.int("n", 5, low, high)) == read
+    assert flags.int("other", 5, low, high) == 5
+
+
+def test_an_option_without_bounds_takes_what_any_machine_counts():
+    of = Flags(replace(line("vllm serve m"), flags={"least": "0", "most": str(2**40), "beyond": str(2**40 + 1)}))
+    assert (of.int("least", 5), of.int("most", 5)) == (0, 2**40)
+    with pytest.raises(SettingError, match=f"from 0 to {2**40}"):
+        of.int("beyond", 5)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [("0.1", 0.1), ("0.95", 0.95), ("0.96", None), ("0.09", None), ("nan", None), ("x", None)],
+)
+def test_a_part_of_a_whole_takes_both_its_bounds(value, read):
+    flags = Flags(replace(line("vllm serve m"), flags={"n": value}))
+    if read is not None:
+        assert flags.number("n", 0.5, 0.1, 0.95, "a part") == read
+    else:
+        with pytest.raises(SettingError, match=r"--n: found .*; needed: a part from 0\.1 to 0\.95"):
+            flags.number("n", 0.5, 0.1, 0.95, "a part")
+    assert flags.number("other", 0.5, 0.1, 0.95, "a part") == 0.5
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (None, {}),
+        (True, {}),
+        ('{"a": 1}', {"a": 1}),
+        ("image=2", {"image": 2}),
+        ("image=2,video=10", {"image": 2, "video": 10}),
+        ("[1]", "--n: found '[1]'; needed: a JSON object"),
+        ("image", "--n: found 'image'; needed: JSON"),
+    ],
+)
+def test_an_option_of_pairs_is_json_or_names_with_numbers(value, read):
+    flags = Flags(replace(line("vllm serve m"), flags={"n": value} if value is not None else {}))
+    assert _or_why(lambda: flags.object("n")) == read

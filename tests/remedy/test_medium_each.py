@@ -137,3 +137,37 @@ def test_an_image_of_another_maker_or_with_a_variant_keeps_its_tag() -> None:
             launched("vllm", "serve", "m", medium="docker"), made=Made(("docker", "run", image))
         )
         assert corrected(told, (NEWER,), Medium.DOCKER) == ["vllm/vllm-openai:v0.33.0   # the image"]
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "lines"),
+    [
+        ("docker:llm", SHORTER, ["--max-model-len 2048   # after the image"]),
+        ("podman:llm", CPU, ["-e VLLM_USE_V1=0   # before the image"]),
+        ("docker:llm", OFF, ["vllm serve m --port 8001   # what runs in the container; its own options stay"]),
+    ],
+)
+def test_of_a_container_that_nobody_saw_made_what_changes_is_told(place: str, change: Change, lines: list[str]) -> None:
+    """A whole line of our own would lose its volumes and ports."""
+    told = launched("vllm", "serve", "m", "--port", "8001", "--max-model-len", "4096", medium="docker")
+    there = msgspec.structs.replace(told, subject=msgspec.structs.replace(told.subject, place=place))
+    assert corrected(there, (change,), Medium.DOCKER) == lines
+    elsewhere = msgspec.structs.replace(told, subject=msgspec.structs.replace(told.subject, place="pod/llm"))
+    assert corrected(elsewhere, (change,), Medium.DOCKER) != lines
+
+
+@pytest.mark.parametrize(
+    ("version", "image"),
+    [("0.32.0", "v0.32.0"), ("0.32.0rc1", "latest"), ("0.32.0+cu129", "latest"), ("", "latest"), (None, "latest")],
+)
+def test_a_local_build_has_no_image_of_its_own(version: str | None, image: str) -> None:
+    told = msgspec.structs.replace(launched("vllm", "serve", "m"), facts={"vllm_version": version})
+    lines = " ".join(corrected(told, (SHORTER,), Medium.COMPOSE))
+    assert f"vllm/vllm-openai:{image}" in lines
+
+
+def test_what_only_a_server_has_is_no_argument_of_the_engine() -> None:
+    told = launched("vllm", "serve", "m", "--port", "8001", "--api-key", "k", "--enforce-eager", medium="python")
+    assert corrected(told, (SHORTER,), Medium.PYTHON) == [
+        "llm = LLM(model='m', enforce_eager=True, max_model_len=2048)",
+    ]  # fmt: skip
