@@ -18,7 +18,8 @@ from vllm_doctor.gather import containers, inspected, kubectl, pod
 from vllm_doctor.gather.containers import in_order
 from vllm_doctor.gather.target import Target, target
 from vllm_doctor.knowledge.images import release_of
-from vllm_doctor.records.reading import Known, Unknown
+from vllm_doctor.records.container import Container, End
+from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 
 Put = Callable[[str, str], None]
 GIB = 1 << 30
@@ -398,3 +399,72 @@ def test_a_cluster_s_file_that_others_can_write_is_said_and_no_other_cluster_is_
     assert isinstance(told, Unknown)
     assert told.reason == f"KUBECONFIG is not used: {settings} can be written by others (mode 666)"
     assert not (tmp_path / "asked").exists()
+
+
+def _box(name: str, state: str = "running", *, own: str = "", ended: str | None = None) -> inspected.Inspected:
+    end = End(1, "", oom_killed=False, started_at=None, finished_at=ended) if ended else None
+    return inspected.Inspected(Container(name, own or "docker", state=state, end=end), name, ("vllm", "serve", "m"), {})
+
+
+OTHER = inspected.Inspected(Container("web", "docker", state="running"), "web", ("nginx",), {})
+STATES = ("dead", "running", "paused", "created", "exited", "restarting")
+
+
+@pytest.mark.parametrize(
+    ("listed", "seen", "order"),
+    [
+        # Those in trouble stand first; of the same trouble the names decide.
+        (
+            {"docker": [_box(f"{n}{state}", state) for n, state in enumerate(STATES)]},
+            [],
+            ["5restarting", "3created", "4exited", "2paused", "1running", "0dead"],
+        ),
+        ({"docker": [_box("b"), _box("a"), OTHER]}, [], ["a", "b"]),
+        (
+            {"docker": [_box("a", "exited", ended="1999-01-01T00:00:00Z"), _box("b", "exited", ended="never")]},
+            [],
+            ["b"],
+        ),
+        ({"docker": [_box("a", own="docker")], "podman": [_box("a", own="podman")]}, [], ["a"]),
+        ({"docker": Unknown("denied", "x"), "podman": [_box("a")]}, ["denied"], ["a"]),
+        ({"docker": [], "podman": []}, [], []),
+        ({}, [], []),
+    ],
+)
+def test_the_containers_of_both_runtimes_are_told_once_those_in_trouble_first(
+    monkeypatch: pytest.MonkeyPatch,
+    listed: dict[str, list[inspected.Inspected] | Unknown],
+    seen: list[str],
+    order: list[str],
+) -> None:
+    def ids(runtime: str, deadline_s: float) -> list[str] | Unknown:
+        told = listed[runtime]
+        assert deadline_s == 5.0
+        return told if isinstance(told, Unknown) else [one.id for one in told]
+
+    def inspect(runtime: str, names: list[str], _: float) -> Reading[tuple[inspected.Inspected, ...]]:
+        told = listed[runtime]
+        assert not isinstance(told, Unknown)
+        assert names == [one.id for one in told]
+        return Known(tuple(told), runtime)
+
+    monkeypatch.setattr(containers, "_is_used", lambda runtime: runtime in listed)
+    monkeypatch.setattr(containers, "_listed", ids)
+    monkeypatch.setattr(containers, "inspect", inspect)
+    found, problems = containers.find(5.0)
+    assert [one.container.name for one in found] == order
+    assert [one.reason for one in problems] == seen
+    if "podman" in listed and listed["docker"]:
+        assert {one.container.runtime for one in found} == {"docker"}
+
+
+@pytest.mark.parametrize(
+    ("told", "problems"), [(Absent("gone meanwhile"), []), (Unknown("it hangs", "x"), [Unknown("it hangs", "x")])]
+)
+def test_a_container_that_went_meanwhile_is_no_problem(
+    monkeypatch: pytest.MonkeyPatch, told: Absent | Unknown, problems: list[Unknown]
+) -> None:
+    monkeypatch.setattr(containers, "_is_used", lambda runtime: runtime == "docker")
+    monkeypatch.setattr(containers, "_listed", lambda *_: ["a"])
+    monkeypatch.setattr(containers, "inspect", lambda *_: told)
+    assert containers.find(5.0) == ((), tuple(problems))

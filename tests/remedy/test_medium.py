@@ -48,6 +48,9 @@ def test_another_medium_is_written_whole() -> None:
 def test_a_file_that_holds_the_launch_is_shown_as_what_changes_in_it(medium: Medium) -> None:
     shown = corrected(launched(*LAUNCH, medium=medium.value), (SHORTER,), medium)
     assert [row.split() for row in shown if row[0] in "+-"] == [["-", "-", "'4096'"], ["+", "-", "'2048'"]]
+    assert [row.split() for row in shown[: shown.index(next(row for row in shown if row[0] == "-"))]] == [
+        ["-", "--max-model-len"]
+    ]  # one line of what stands around it
 
 
 def test_python_has_no_port() -> None:
