@@ -8,7 +8,7 @@ import pytest
 
 from tests.gather.conftest import Nvml
 from tests.nvml_sim.build import build
-from vllm_doctor.gather import nvml
+from vllm_doctor.gather import nvml, nvml_said, procfs
 from vllm_doctor.gather.nvml_said import parse_said
 from vllm_doctor.records.host import Gpu, GpuProcess
 from vllm_doctor.records.reading import Absent, Known, Unknown
@@ -309,3 +309,13 @@ def test_a_row_that_was_torn_off_or_is_of_another_kind_tells_nothing() -> None:
     told = parse_said(b'{"kind": "gpu", "values": {"name": "X"}}\n{"kind": "odd", "index": 9}\n{"kind": "gpu", "ind')
     assert [(gpu.index, gpu.name) for gpu in told.gpus] == [(0, "X")]
     assert (told.ended, told.asked_system) == (False, False)
+
+
+def test_a_process_of_this_host_is_named_and_one_of_another_namespace_is_a_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(procfs, "stat", lambda pid: ("VLLM::Worker", "S", 7) if pid == 42 else None)
+    monkeypatch.setattr(procfs, "unit_of", lambda _: "vllm.service")
+    monkeypatch.setattr(procfs, "user_of", lambda _: "vllm")
+    assert nvml_said._process(42, 9) == GpuProcess(42, 9, name="VLLM::Worker", unit="vllm.service", user="vllm")
+    assert nvml_said._process(43, None) == GpuProcess(43, None)
