@@ -57,3 +57,22 @@ def test_a_hostile_model_name_stays_one_word(hostile: str, tmp_path: Path) -> No
     unit.write_text(text)
     done = subprocess.run(["systemd-analyze", "verify", unit], capture_output=True, text=True, check=False)
     assert "vllm-dropin-test.service:" not in done.stderr.replace("Command", ""), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "command", "setting"),
+    [
+        ("plain-1.0/x", "plain-1.0/x", "plain-1.0/x"),
+        ("a$b", "a$$b", "a$b"),
+        ("${HOME}", '"$${HOME}"', '"${HOME}"'),
+        ("50%", "50%%", "50%%"),
+        ("a b", '"a b"', '"a b"'),
+        ('a"b\\', '"a\\"b\\\\"', '"a\\"b\\\\"'),
+        ("a\n[x]", '"a\\x0a[x]"', '"a\\x0a[x]"'),
+        ("", '""', '""'),
+    ],
+)
+def test_a_word_acts_as_nothing_in_a_command_and_in_a_variable(word: str, command: str, setting: str) -> None:
+    """systemd reads `$` in a command line, and in Environment= takes it as it stands."""
+    assert dropin.quoted(word) == command
+    assert dropin.quoted(word, variables=False) == setting

@@ -118,8 +118,8 @@ def _health(gpu: Asker, handle: Any) -> None:
             handle, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC
         ),
     )
-    reasons = gpu.ask("clocks", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
-    if reasons is None and gpu.errors.get("clocks") == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
+    gpu.ask("clocks", lambda: pynvml.nvmlDeviceGetCurrentClocksEventReasons(handle))
+    if gpu.errors.get("clocks") == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND:
         del gpu.errors["clocks"]
         gpu.ask("clocks", lambda: pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle))
     gpu.ask("compute_mode", lambda: pynvml.nvmlDeviceGetComputeMode(handle))

@@ -41,7 +41,8 @@ def target(word: str) -> Target | str | None:
         parts = found[4].split("/")
         if len(parts) > 3 or not all(POD.fullmatch(part) for part in parts):
             return f"{word}: needed: pod/NAME or pod/NAMESPACE/NAME"
-        return Target("pod", parts[1] if len(parts) > 1 else parts[0], parts[0] if len(parts) > 1 else None)
+        *space, name = parts[:2]
+        return Target("pod", name, *space)
     try:
         parsed = urlsplit(word)
         good_port = parsed.port is None or parsed.port > 0
