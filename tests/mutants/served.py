@@ -69,6 +69,8 @@ class _Bugs:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            return True  # a file that cannot be collected would make every bug look caught
         everything()
         items = {item.nodeid: item for item in session.items}
         with os.fdopen(self._asks) as asks:
