@@ -533,3 +533,36 @@ def test_packed_integers_are_cut_as_marlin_takes_them_while_it_is_the_only_kerne
 def test_kimi_linear_of_one_release_ends_with_a_missing_part(ask):
     kimi = {**LLAMA_8B, "architectures": ["KimiLinearForCausalLM"]}
     assert [refused(ask(kimi, version=v)) for v in ("0.11.2", "0.12.0", "0.13.0")] == [[], ["architectures"], []]
+
+
+GEMMA4 = {
+    "architectures": ["Gemma4ForConditionalGeneration"],
+    "model_type": "gemma4",
+    "text_config": {**LLAMA_8B, "model_type": "gemma4_text", "use_bidirectional_attention": "vision"},
+    "vision_config": SEES,
+}
+BLIND_TO_IT = {**GEMMA4, "text_config": {**LLAMA_8B, "model_type": "gemma4_text", "use_bidirectional_attention": None}}
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "version", "flags", "ends"),
+    [
+        (GEMMA4, "L4", "0.19.1", "", False),  # cuts its items
+        (GEMMA4, "L4", "0.20.0", "", True),  # 2048 tokens a step; vLLM issue 42687
+        (GEMMA4, "H100", "0.20.0", "", False),  # 8192
+        (GEMMA4, "L4", "0.22.0", "", False),  # makes the step longer
+        (GEMMA4, "H100", "0.33.0", "--max-num-batched-tokens 2048", True),
+        (GEMMA4, "H100", "0.33.0", "--max-num-batched-tokens 2496", False),
+        (GEMMA4, "H100", "0.33.0", "--max-num-batched-tokens 2048 --language-model-only", False),
+        (GEMMA4, "H100", "0.33.0", "--max-num-batched-tokens 2048 --limit-mm-per-prompt.video 0", False),
+        (BLIND_TO_IT, "L4", "0.20.0", "", False),
+    ],
+)
+def test_an_item_that_is_not_cut_fits_into_a_step(ask, config, gpu, version, *, flags, ends):
+    found = refused(ask(config, flags, gpu=gpu, gpus=1, version=version))
+    assert ("--max-num-batched-tokens" in found) == ends
+
+
+def test_the_step_is_made_as_long_as_the_item_where_none_is_asked_for(ask):
+    steps = [ask(GEMMA4, gpu="L4", gpus=1, version=v).predict().settings.batched for v in ("0.20.0", "0.22.0")]
+    assert steps == [2048, 2496]

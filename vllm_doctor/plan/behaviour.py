@@ -184,6 +184,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     skips_unused_towers: bool
     asks_for_marlin_experts: bool
     triton_experts_of_any_card: bool
+    keeps_items_whole: bool
+    raises_step_to_items: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -50,4 +50,7 @@ def batched_tokens(  # noqa: PLR0917
         floor = 5120 if arch.multimodal and does.multimodal_step_floor else 2048
         return max(length, floor)
     tokens = default if chunked else max(default, length)
+    limited = flags.on("language-model-only", default=False) or "limit-mm-per-prompt" in flags.values
+    if does.raises_step_to_items and not limited:
+        tokens = max(tokens, arch.whole_item)
     return min(tokens, seqs * length) if does.caps_step_by_sequences else tokens

@@ -121,6 +121,7 @@ class Architecture(msgspec.Struct, frozen=True):
     shares_weights: bool = False  # and no weights for keys and values
     ropes: tuple[tuple[int, int], ...] = ()  # (rows, rotary size) of each cos/sin table
     multimodal: bool = False
+    whole_item: int = 0  # tokens of the largest item whose tokens attend to each other
     caps_attention: bool = False  # attention logits are kept within a bound, which not every kernel does (Gemma 2)
     text_prefix: str = "model"
     quantization: Section | None = None

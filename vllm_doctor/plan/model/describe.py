@@ -50,6 +50,10 @@ def _per_layer(text: Section, count: int, hidden: int) -> int:
     return each * count * (rows + 3 * hidden)
 
 
+# 32 frames of at most 70 tokens, with two marks and six of a timestamp each (gemma4_mm.py get_mm_max_tokens_per_item).
+_GEMMA4_VIDEO = 32 * 78
+
+
 def _width(text: Section, hidden: int, model_type: str) -> int:
     """Channels of the MLP; a list names one width a layer (Gemma 3n), of which the mean is taken."""
     keys = (
@@ -172,6 +176,7 @@ def describe(top: Section) -> Architecture:
         ropes=rope_tables(text, mla.rope if mla is not None else head_dim, layers, model_type),
         caps_attention=bool(text.values.get("attn_logit_softcapping")),
         multimodal=vision is not None or top.has("audio_config"),
+        whole_item=_GEMMA4_VIDEO if vision is not None and text.text("use_bidirectional_attention") == "vision" else 0,
         text_prefix="model.language_model" if text is not top else "model",
         quantization=top.section("quantization_config") or text.section("quantization_config"),
         doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),

@@ -16,7 +16,17 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.support import adapters, card, experts, model, quantized, shapes, shared_memory, torch_build
+from vllm_doctor.plan.support import (
+    adapters,
+    card,
+    experts,
+    items,
+    model,
+    quantized,
+    shapes,
+    shared_memory,
+    torch_build,
+)
 
 
 class Support(msgspec.Struct, frozen=True):
@@ -38,6 +48,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *card.refusals(a, s, gpu),
         *experts.refusals(a, s, gpu),
         *model.refusals(a, s),
+        *items.refusals(a, s),
         *quantized.refusals(a, s),
         *shapes.refusals(a, s),
         *adapters.refusals(a, s),
