@@ -66,8 +66,8 @@ def _cut_scales(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
         yield Refusal(
             "--tensor-parallel-size",
             str(par.tp),
-            f"a size that splits the {a.moe.width} inputs of down_proj of the experts into groups of {group} that "
-            f"share a scale ({each} for each rank is not a multiple), or --enable-expert-parallel, which splits none",
+            f"--enable-expert-parallel, or groups of {group} whole on each rank: the {a.moe.width} inputs of down_proj "
+            f"give {each}",
         )
 
 
