@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from vllm_doctor.knowledge.generations import ADA
 from vllm_doctor.knowledge.pattern import Pattern
 
 # A card's or a MIG slice's own name, in full, as NVML gives it.
@@ -41,8 +42,8 @@ class Card:
 
     @property
     def computes_fp8(self) -> bool:
-        """Does it multiply FP8 matrices itself, from compute capability 8.9 on?"""
-        return (self.capability or 0) >= 8.9
+        """Does it multiply FP8 matrices itself?"""
+        return (self.capability or 0) >= ADA
 
 
 @cache

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
+from vllm_doctor.knowledge.generations import HOPPER
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.question.planner import Planner
-
-_HOPPER = 9.0  # FlashMLA's kernel of an 8-bit cache has code from this compute capability on
 
 
 class FormatOptions(msgspec.Struct, frozen=True):
@@ -64,5 +63,5 @@ def _cache_can_change(planner: Planner) -> bool:
 
 def computes_fp8_cache(arch: Architecture, gpu: Card | None) -> bool:
     """Does the card read keys and values in 8 bits with its own instructions? On others it costs time, or a kernel
-    is missing."""
-    return gpu is not None and gpu.computes_fp8 and (arch.mla is None or (gpu.capability or 0) >= _HOPPER)
+    is missing: FlashMLA's of an 8-bit cache has code from Hopper on."""
+    return gpu is not None and gpu.computes_fp8 and (arch.mla is None or (gpu.capability or 0) >= HOPPER)

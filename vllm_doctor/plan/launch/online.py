@@ -1,5 +1,6 @@
 """Quantizing while loading: what lies on the GPU meanwhile."""
 
+from vllm_doctor.knowledge.generations import ADA, BLACKWELL
 from vllm_doctor.knowledge.versions import Version
 
 # Linear layers are quantized one by one as they are loaded, and never lie on the GPU in 16 bits, from here on
@@ -12,9 +13,9 @@ STREAMED_EXPERTS = Version((0, 17))
 SHORTHANDS = {
     "fp8_per_tensor": 0.0,
     "fp8_per_block": 0.0,
-    "fp8_per_channel": 8.9,
+    "fp8_per_channel": ADA,
     "int8_per_channel_weight_only": 0.0,
-    "nvfp4_per_token": 10.0,
+    "nvfp4_per_token": BLACKWELL,
 }
 # Formats of checkpoints that a plain one is brought into too, where releases know the last three of these.
 MICROSCALED = ("mxfp4", "mxfp8")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.generations import AMPERE
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.hub import is_gguf
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, env_names
@@ -56,7 +57,7 @@ def _dtype(  # noqa: PLR0917
 ) -> str:
     asked = flags.text("dtype") or "auto"
     asked = {"half": "float16", "float": "float32"}.get(asked, asked)
-    old = gpu is not None and gpu.capability is not None and gpu.capability < 8.0
+    old = gpu is not None and gpu.capability is not None and gpu.capability < AMPERE
     overflows = arch.model_type in NOT_IN_FLOAT16 and behaviour(version).keeps_gemma_from_float16
     if asked == "auto":
         asked = "bfloat16" if arch.dtype in {None, "float32", "bfloat16"} or overflows else arch.dtype

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.knowledge.generations import ADA, AMPERE, BLACKWELL, HOPPER, THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Engine, Version, engine
@@ -99,9 +100,9 @@ def _cache_without_kernel(x: _Asked) -> bool:
     """A cache that no kernel of V1 takes (platforms/cuda.py is_kv_cache_dtype_supported). A card that is not named is
     taken as one that can."""
     asked, backend = x.flags.text("kv-cache-dtype") or "auto", _backend(x)
-    if asked == "auto" or (x.version >= Version((0, 10)) and 10.0 <= _capability(x) < 11.0):
+    if asked == "auto" or (x.version >= Version((0, 10)) and BLACKWELL <= _capability(x) < THOR):
         return False
-    hopper = x.gpu is None or 9.0 <= _capability(x) < 10.0
+    hopper = x.gpu is None or HOPPER <= _capability(x) < BLACKWELL
     if x.version < Version((0, 10, 2)):
         return not (asked.startswith("fp8") and hopper and backend in {None, "FLASH_ATTN_VLLM_V1"})
     if not asked.startswith("fp8") or backend == "FLASHINFER":
@@ -109,7 +110,7 @@ def _cache_without_kernel(x: _Asked) -> bool:
     if x.arch.mla is not None:
         return backend not in {None, "FLASHMLA", "CUTLASS_MLA"}
     if backend == "TRITON_ATTN_VLLM_V1":
-        return 0.0 < _capability(x) < 8.9
+        return 0.0 < _capability(x) < ADA
     return not (hopper and backend in {None, "FLASH_ATTN_VLLM_V1"})
 
 
@@ -161,7 +162,7 @@ _REASONS = (
     _Reason(what="--scheduler-delay-factor", holds=_given("scheduler-delay-factor")),
     _Reason(what="--guided-decoding-backend", holds=_guided("xgrammar"), until="0.8.2"),
     _Reason(what="--guided-decoding-backend", holds=_guided("xgrammar", "guidance"), since="0.8.2", until="0.10.1"),
-    _Reason(what="compute capability below 8.0", holds=lambda x: 0.0 < _capability(x) < 8.0, until="0.10.2"),
+    _Reason(what="compute capability below 8.0", holds=lambda x: 0.0 < _capability(x) < AMPERE, until="0.10.2"),
     _Reason(what="--kv-cache-dtype", holds=_other_cache, until="0.8.2"),
     _Reason(what="--kv-cache-dtype", holds=_cache_without_kernel, since="0.8.2"),
     _Reason(what="--enable-prompt-adapter", holds=_given("enable-prompt-adapter"), until="0.10"),

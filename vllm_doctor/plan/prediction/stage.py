@@ -7,6 +7,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.online import STREAMED, STREAMED_EXPERTS
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -81,8 +82,8 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     last = index == s.parallel.pp - 1
     weights += _drafter(s, target) if last else 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
-    if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and 9.0 <= (target.capability or 0) < 10.0:
-        heavier = max(0.0, load(replace(target, capability=8.9)) - weights)
+    if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:
+        heavier = max(0.0, load(replace(target, capability=ADA)) - weights)
 
     activation = estimate(
         shown,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge import builds
+from vllm_doctor.knowledge.generations import ADA, AMPERE, BLACKWELL, HOPPER, RTX_BLACKWELL, THOR, TURING, VOLTA
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.versions import Version
@@ -26,8 +27,8 @@ _METHODS: dict[str, tuple[str, ...]] = {
 _ALGORITHMS = {"FP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED": "modelopt_mixed", "FP8": "modelopt"}
 
 
-# The least compute capability that any release was built for (setup.py and CMakeLists.txt, CUDA_SUPPORTED_ARCHS).
-_LEAST = 7.0
+# Of the oldest card that any release was built for (setup.py and CMakeLists.txt, CUDA_SUPPORTED_ARCHS).
+_LEAST = VOLTA
 
 
 def doubts(s: Settings, gpu: Card | None) -> Iterator[str]:
@@ -124,10 +125,6 @@ def _quantized(a: Architecture, s: Settings, gpu: Card, capability: float) -> It
         yield Refusal("--dtype", s.dtype, f"{' or '.join(listed)}, which {s.version} takes with {asked[-1]}")
 
 
-# What every scheme of compressed-tensors asks for.
-_TURING, _AMPERE = 7.5, 8.0
-
-
 def _schemes(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """compressed-tensors asks the card once more for each linear layer, by what weights and inputs are (quantization/
     compressed_tensors/schemes, get_min_capability). Experts have kernels of their own, which ask otherwise."""
@@ -143,7 +140,7 @@ def _schemes(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
             continue
         plain = weights.text("type") == "int" and group.section("input_activations") is None
         above = s.does.packed_from_ampere if plain else s.does.floats_from_ampere and weights.text("type") == "float"
-        least = _AMPERE if above else _TURING
+        least = AMPERE if above else TURING
         if capability < least:
             what = f"{weights.values.get('num_bits')}-bit {'integers' if weights.text('type') == 'int' else 'floats'}"
             yield Refusal(
@@ -169,10 +166,10 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
         yield Refusal("--attention-backend", name, "one of latent attention (MLA)" if latent else "one not of MLA")
     elif latent and sparse != ("SPARSE" in name):
         yield Refusal("--attention-backend", name, "a sparse one" if sparse else "one that is not sparse")
-    if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not 9.0 <= capability < 12.0:
+    newer = HOPPER <= capability < RTX_BLACKWELL  # FlashAttention 3 or 4
+    if name == "FLASH_ATTN" and s.kv_dtype.startswith("fp8") and not newer:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: FlashAttention 2 has no fp8")
-    hopper = 9.0 <= capability < 12.0
-    sinks = {"FLASH_ATTN": hopper, "FLASHINFER": _flashinfer_sinks(s, capability)}
+    sinks = {"FLASH_ATTN": newer, "FLASHINFER": _flashinfer_sinks(s, capability)}
     if a.model_type == "gpt_oss" and not sinks.get(name, name not in _WITHOUT_SINKS):
         yield Refusal("--attention-backend", name, "another backend: it takes no attention sinks on this card")
     if name == "FLASHINFER" and not _head_sizes(a) <= _flashinfer_heads(s):
@@ -182,7 +179,7 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
     if name == "FLEX_ATTENTION" and a.model_type == "gemma2":
         yield Refusal("--attention-backend", name, "another backend: it does not cap logits, as Gemma 2 does")
     if name.startswith("TRITON") and _without_fp8(s, capability):
-        yield Refusal("--kv-cache-dtype", s.kv_dtype, "auto, or another backend: Triton asks for 8.9")
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto, or another backend: Triton asks for {ADA}")
     if name == "FLASH_ATTN" and s.block and s.block % 16:
         yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
 
@@ -212,7 +209,7 @@ def _sparse(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
 
 # Triton's kernels read an 8-bit float cache with the card's own instructions; FlashInfer's do without, from 8.0 on, for
 # these sizes of a head and where no sink stands beside the keys (v1/attention/backends/flashinfer.py).
-_NATIVE_FP8, _FLASHINFER_FROM = 8.9, 8.0
+_FLASHINFER_FROM = AMPERE
 
 
 def _flashinfer_heads(s: Settings) -> frozenset[int]:
@@ -222,14 +219,14 @@ def _flashinfer_heads(s: Settings) -> frozenset[int]:
 def _flashinfer_sinks(s: Settings, capability: float) -> bool:
     """Does FlashInfer take sinks beside the keys on this card?"""
     if s.does.flashinfer_sinks_on_ten:
-        return 10.0 <= capability < 11.0
-    return capability >= (10.0 if s.does.flashinfer_sinks_on_blackwell else 9.0)
+        return BLACKWELL <= capability < THOR
+    return capability >= (BLACKWELL if s.does.flashinfer_sinks_on_blackwell else HOPPER)
 
 
 def _without_fp8(s: Settings, capability: float) -> bool:
     """Has Triton no 8-bit floats of the asked kind on this card? Before it was refused, only those with four bits of
     exponent end the start (fp8e4nv), when the kernel that writes the cache is compiled."""
-    if capability >= _NATIVE_FP8 or s.engine != "V1":
+    if capability >= ADA or s.engine != "V1":
         return False
     late = s.does.triton_reads_fp8_cache and s.kv_dtype in {"fp8", "fp8_e4m3"}
     return late or (s.does.asks_native_fp8_cache and s.kv_dtype.startswith("fp8"))
@@ -241,13 +238,13 @@ def _head_sizes(a: Architecture) -> set[int]:
 
 def _cache(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """An 8-bit float cache on a card without such arithmetic, where FlashInfer does not take the model."""
-    floor = _FLASHINFER_FROM if s.does.flashinfer_from_ampere else _TURING
+    floor = _FLASHINFER_FROM if s.does.flashinfer_from_ampere else TURING
     taken = s.does.fp8_cache_by_flashinfer and capability >= floor and a.mla is None
     if not (taken and _head_sizes(a) <= _flashinfer_heads(s)) or a.model_type == "gpt_oss":
         yield Refusal(
             "--kv-cache-dtype",
             f"{s.kv_dtype} on {gpu.name}, compute capability {capability}",
-            f"auto, or compute capability {_NATIVE_FP8}: no other kernel of {s.version} reads it with this model",
+            f"auto, or compute capability {ADA}: no other kernel of {s.version} reads it with this model",
         )
 
 
@@ -321,26 +318,26 @@ def _capped(a: Architecture, s: Settings, gpu: Card, capability: float) -> Itera
     if not a.caps_attention or s.engine != "V0":
         return
     here = f"{a.name or a.model_type} on {gpu.name}, compute capability {capability}"
-    if s.does.caps_by_flashinfer and (s.backend != "FLASHINFER" or capability < _AMPERE):
-        with_it = "VLLM_ATTENTION_BACKEND=FLASHINFER" if capability >= _AMPERE else "compute capability 8.0"
+    if s.does.caps_by_flashinfer and (s.backend != "FLASHINFER" or capability < AMPERE):
+        with_it = "VLLM_ATTENTION_BACKEND=FLASHINFER" if capability >= AMPERE else f"compute capability {AMPERE}"
         yield Refusal(
             "VLLM_ATTENTION_BACKEND", here, f"{with_it}: only FlashInfer caps attention logits in {s.version}"
         )
-    elif s.does.xformers_refuses_caps and s.backend in _XFORMERS and (s.backend or capability < _AMPERE):
+    elif s.does.xformers_refuses_caps and s.backend in _XFORMERS and (s.backend or capability < AMPERE):
         yield Refusal(
             "--gpu",
             here,
-            f"compute capability {_AMPERE}, or vLLM 0.6.5: xFormers of {s.version} does not cap attention logits",
+            f"compute capability {AMPERE}, or vLLM 0.6.5: xFormers of {s.version} does not cap attention logits",
         )
 
 
 def _first_v1(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """Before 0.8 the V1 engine has FlashAttention alone (v1/attention/backends, read in 0.7.3)."""
-    if s.engine == "V1" and s.version < _FIRST_ALIKE and capability < _AMPERE:
+    if s.engine == "V1" and s.version < _FIRST_ALIKE and capability < AMPERE:
         yield Refusal(
             "VLLM_USE_V1",
             f"1 on {gpu.name}, compute capability {capability}",
-            f"0, or unset: V1 of {s.version} has FlashAttention alone, which asks for {_AMPERE}",
+            f"0, or unset: V1 of {s.version} has FlashAttention alone, which asks for {AMPERE}",
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.knowledge.generations import THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Dependence, Settings
@@ -108,14 +109,10 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
         )
 
 
-# The newest generation whose MXFP4 experts triton_kernels runs.
-_TRITON_TO = 10
-
-
 def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependence]:
     """One sentence, where MXFP4 experts run on Triton's kernels if these are installed, without a look at how new the
     card is, and else on Marlin's, which run there."""
-    if gpu is None or gpu.capability is None or int(gpu.capability) <= _TRITON_TO:
+    if gpu is None or gpu.capability is None or gpu.capability < THOR:  # triton_kernels runs them
         return
     if s.marlin_experts and s.does.asks_for_marlin_experts:
         return

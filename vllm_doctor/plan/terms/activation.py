@@ -13,6 +13,7 @@ import re
 import msgspec
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.generations import ADA, HOPPER
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
@@ -151,7 +152,7 @@ def _direct(s: Settings, experts: str, capability: float | None) -> bool:
     awq_marlin.py: 0.22), and fp8 on cards without it to 0.13."""
     if re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
         return s.does.direct_gptq_experts if experts.startswith("gptq") else s.does.direct_integer_experts
-    return experts == "fp8" and (capability or 9.0) < 8.9 and s.does.direct_fp8_experts
+    return experts == "fp8" and (capability or ADA) < ADA and s.does.direct_fp8_experts
 
 
 def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
@@ -249,7 +250,7 @@ def estimate(
     beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s)) if t is not None]
     under += sum(t.bytes for t in beside)
     terms += beside
-    eight = experts == "fp8" and (capability or 0.0) >= 9.0 and s.does.keeps_fp8_workspace
+    eight = experts == "fp8" and (capability or 0.0) >= HOPPER and s.does.keeps_fp8_workspace
     stays = (s.does.keeps_moe_workspace or eight) and a.model_type != "gpt_oss" and not direct
     keeps_workspace = s.engine == "V1" and stays
     logits = last_stage and not s.pooling

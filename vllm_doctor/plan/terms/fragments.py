@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from math import ceil
 
+from vllm_doctor.knowledge.generations import BLACKWELL, HOPPER
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -27,7 +28,7 @@ def stranded(a: Architecture, s: Settings, gpu: Card | None, stage: int, fmt: Sc
     lands in a segment that the larger left behind, and the remainder can neither be used nor returned (vLLM pull
     request 41268, which ended it).
     """
-    hopper = gpu is not None and gpu.capability is not None and 9.0 <= gpu.capability < 10.0
+    hopper = gpu is not None and gpu.capability is not None and HOPPER <= gpu.capability < BLACKWELL
     if a.moe is None or not hopper or not s.does.strands_mxfp4:
         return 0.0
     parts = s.parallel.stages(len(a.layers))

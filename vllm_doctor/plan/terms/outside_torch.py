@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.generations import AMPERE, BLACKWELL, HOPPER, THOR
 from vllm_doctor.knowledge.gpus import Card, links_of
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
@@ -130,7 +131,7 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
         count = 0 if a.encoder_decoder else count
         count += capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)
     shared = (0.2 + 0.063 * a.hidden / 1000) * largest / 512
-    if gpu is not None and (gpu.capability or 9.0) < 9.0 and not a.hybrid:
+    if gpu is not None and (gpu.capability or HOPPER) < HOPPER and not a.hybrid:
         shared *= _BEFORE_HOPPER
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
     workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
@@ -204,6 +205,6 @@ def uses_flashinfer(s: Settings, gpu: Card | None) -> bool:
     if s.backend is not None:
         return "FLASHINFER" in s.backend.upper()
     capability = gpu.capability if gpu is not None and gpu.capability is not None else 0.0
-    if 10.0 <= capability < 11.0:
+    if BLACKWELL <= capability < THOR:
         return True
-    return s.kv_dtype.startswith("fp8") and capability >= 8.0 and not 9.0 <= capability < 10.0
+    return s.kv_dtype.startswith("fp8") and capability >= AMPERE and not HOPPER <= capability < BLACKWELL

@@ -6,6 +6,7 @@ from math import ceil, lcm
 
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.generations import BLACKWELL, HOPPER, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear
@@ -25,7 +26,7 @@ def block_size(a: Architecture, s: Settings, gpu: Card | None) -> int:
             return 64
         if s.backend == "CUTLASS_MLA":
             return 128
-        if gpu is not None and (gpu.capability or 0.0) >= 10.0:
+        if gpu is not None and (gpu.capability or 0.0) >= BLACKWELL:
             return 64 if s.does.mla_block_64 else 128
     return 16
 
@@ -79,7 +80,9 @@ def _checkpoints(a: Architecture, s: Settings, gpu: Card | None) -> int:
     if r.kind == "mamba2":
         return 1 if s.does.checkpoints_mamba2 else 0
     capability = gpu.capability if gpu is not None and gpu.capability is not None else 0.0
-    fits = 9.0 <= capability < 10.0 or (r.key_dim == 128 and (10.0 <= capability < 11.0 or capability >= 12.0))
+    fits = HOPPER <= capability < BLACKWELL or (
+        r.key_dim == 128 and (BLACKWELL <= capability < THOR or capability >= RTX_BLACKWELL)
+    )
     delta = r.kind == "gdn" and a.model_type.startswith(("qwen3_next", "qwen3_5"))
     return _CHECKPOINT if delta and fits and s.does.checkpoints_delta_nets else 0
 
@@ -102,13 +105,13 @@ def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
     """The layout of sparse attention's latents: packed where fp8 is asked for on Hopper and on consumer Blackwell
     (mla_attention.py), to 0.17 also where nothing is; bfloat16 is the model's own (models/config.py)."""
     asked = {"bfloat16": "auto"}.get(s.kv_dtype, s.kv_dtype)
-    capability = gpu.capability if gpu is not None and gpu.capability is not None else 9.0
-    data_centre = 10.0 <= capability < 12.0
+    capability = gpu.capability if gpu is not None and gpu.capability is not None else HOPPER
+    data_centre = BLACKWELL <= capability < RTX_BLACKWELL
     if asked == "auto" and s.kv_dtype == "auto" and s.does.packs_sparse_latents:
         return "fp8_ds_mla"
     if asked == "auto" and data_centre and a.model_type == "glm_moe_dsa" and s.does.glm_sparse_in_fp8:
         return "fp8"
-    if asked == "auto" and capability >= 12.0:
+    if asked == "auto" and capability >= RTX_BLACKWELL:
         return "fp8_ds_mla"
     return "fp8_ds_mla" if asked in {"fp8", "fp8_e4m3"} and not data_centre else asked
 

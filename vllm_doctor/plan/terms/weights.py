@@ -8,6 +8,7 @@ from math import ceil
 
 import msgspec
 
+from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
@@ -78,22 +79,19 @@ def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     def up(value: float, step: int) -> float:
         return ceil(value / step) * step
 
-    if 9.0 <= target.capability < 10.0:
+    if HOPPER <= target.capability < BLACKWELL:
         out, inner = (m.out, m.inner) if down else (up(m.out, 64), m.inner)
         return Matrix(m.name, out, up(up(inner, 64), 256), m.count, expert=True, tensor=m.tensor)
-    hidden, width = (256, 128) if target.capability < 9 else (256, 256)
+    hidden, width = (256, 128) if target.capability < HOPPER else (256, 256)
     out, inner = (hidden, width) if down else (width, hidden)
     return Matrix(m.name, up(m.out, out), up(m.inner, inner), m.count, expert=True, tensor=m.tensor)
-
-
-# Below this capability Marlin multiplies 8-bit floats, weights alone in 8 bits (utils/marlin_utils_fp8.py).
-_NATIVE_FP8 = 8.9
 
 
 def as_kernel_keeps(fmt: Format, target: WeightTarget) -> Format:
     """Marlin knows no blocks: each scale of a block is repeated for its rows, in the model dtype, a group of the input
     side apart (marlin_utils_fp8.py prepare_fp8_layer_for_marlin, prepare_fp8_moe_layer_for_marlin)."""
-    marlin = target.capability is not None and target.capability < _NATIVE_FP8
+    # Marlin multiplies 8-bit floats, weights alone in 8 bits (utils/marlin_utils_fp8.py).
+    marlin = target.capability is not None and target.capability < ADA
     if not (marlin and fmt.block and fmt.bits == 8):
         return fmt
     return Format(fmt.name, fmt.bits, fmt.block, target.element)
