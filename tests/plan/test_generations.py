@@ -35,9 +35,10 @@ def of(capability: float) -> Card:
     return dataclasses.replace(L4, capability=capability)
 
 
-def at(version: str, s: Settings = LAST, **over: object) -> Settings:
+def at(version: str, **over: object) -> Settings:
     """The settings in a release."""
-    return replace(s, version=as_version(version), **over)
+    told: Settings = replace(LAST, version=as_version(version), **over)
+    return told
 
 
 def _takes(a: Architecture, s: Settings) -> Callable[[float], bool]:

@@ -114,7 +114,7 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
     """The widest layer: residual stream, its input and output, gate, up and their product.
 
     4 H: hidden states, residual, norm output and the layer's result live together; 3 I/TP: gate_up (2 I) and its
-    product (llama.py)."""
+    product (llama.py), 2 I/TP without a gate."""
     e, tp = s.element, s.parallel.tp
     dense = a.moe is None or len(a.moe.layers) < len(a.layers)
     width = a.width // tp if dense else 0
@@ -122,7 +122,8 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
         width = max(width, a.moe.shared_width // tp)
     q = a.heads * a.head_dim // tp
     kv = max(1, a.kv_heads // tp) * a.head_dim
-    mlp = e * tokens * (4 * a.hidden + (3 if a.gated_mlp else 2) * width)
+    wide = 3 if a.gated_mlp else 2
+    mlp = e * tokens * (4 * a.hidden + wide * width)
     attention = e * tokens * (4 * a.hidden + 2 * q + 2 * kv)
     if a.mla is not None:
         # Sparse attention reads the latents as they are, and makes no keys and values of them.
@@ -135,7 +136,7 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
         return Term(
             "forward pass, MLP",
             mlp,
-            f"{tokens} × (4×{a.hidden} + 3×{width}) × {e} B",
+            f"{tokens} × (4×{a.hidden} + {wide}×{width}) × {e} B",
             "model_executor/models/llama.py LlamaMLP",
         )
     return Term(

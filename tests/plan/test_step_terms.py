@@ -1,0 +1,128 @@
+"""The bytes of each part of a step, counted by hand from small widths of which no two are alike."""
+
+import pytest
+from msgspec.structs import replace
+
+from tests.plan.models import LLAMA_8B, arch
+from tests.plan.test_which_engine import asked
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture, Mla, Moe
+from vllm_doctor.plan.terms import activation
+
+WIDE = arch(LLAMA_8B)
+LAYERS = tuple(replace(layer, heads=4, kv_heads=2, head_dim=25) for layer in WIDE.layers)
+DENSE = replace(WIDE, hidden=100, width=400, layers=LAYERS)
+EVERY_LAYER = frozenset(range(len(DENSE.layers)))
+EXPERTS = Moe(experts=8, top_k=3, width=70, shared_width=0, layers=EVERY_LAYER)
+LAST = asked("vllm serve m", "0.33.0")
+
+
+def step(
+    version: str = "0.33.0", *, tokens: int = 10, over: dict[str, object] | None = None, **spread: int
+) -> Settings:
+    """A step of so many tokens in 16 bits, spread over ranks."""
+    parallel = replace(LAST.parallel, **spread)
+    told: Settings = replace(
+        LAST, version=as_version(version), batched=tokens, element=2, parallel=parallel, **(over or {})
+    )
+    return told
+
+
+def with_experts(**over: object) -> Architecture:
+    """The model with experts instead of a width in each layer."""
+    moe: Moe = replace(EXPERTS, **over)
+    return replace(DENSE, moe=moe)
+
+
+@pytest.mark.parametrize(
+    ("a", "tp", "name", "size"),
+    [
+        (DENSE, 1, "MLP", 2 * 10 * (400 + 3 * 400)),
+        (DENSE, 2, "MLP", 2 * 10 * (400 + 3 * 200)),
+        (replace(DENSE, gated_mlp=False), 1, "MLP", 2 * 10 * (400 + 2 * 400)),
+        (replace(DENSE, width=100), 1, "MLP", 2 * 10 * 700),  # both alike
+        (replace(DENSE, width=99), 1, "attention", 2 * 10 * (400 + 2 * 100 + 2 * 50)),
+        (replace(DENSE, width=60), 2, "attention", 2 * 10 * (400 + 2 * 50 + 2 * 25)),
+        (replace(DENSE, width=60), 4, "attention", 2 * 10 * (400 + 2 * 25 + 2 * 25)),  # a head of keys at least
+        (with_experts(), 1, "attention", 2 * 10 * 700),  # no layer has a width
+        (with_experts(shared_width=200), 1, "MLP", 2 * 10 * (400 + 3 * 200)),
+        (with_experts(shared_width=300), 2, "MLP", 2 * 10 * (400 + 3 * 150)),
+        (with_experts(layers=EVERY_LAYER - {0}), 1, "MLP", 2 * 10 * (400 + 3 * 400)),  # the first layer has
+        (with_experts(layers=EVERY_LAYER - {0}, shared_width=500), 1, "MLP", 2 * 10 * (400 + 3 * 500)),
+    ],
+)
+def test_the_widest_layer_of_a_step(a: Architecture, tp: int, name: str, size: int) -> None:
+    told = activation._forward(a, step(tp=tp), 10)
+    assert (told.name, told.bytes) == (f"forward pass, {name}", size)
+
+
+def test_the_formula_shown_has_the_widths_that_were_counted() -> None:
+    assert activation._forward(replace(DENSE, gated_mlp=False), step(), 10).formula == "10 × (4×100 + 2×400) × 2 B"
+
+
+@pytest.mark.parametrize(
+    ("indexer_top", "tp", "size"),
+    [(0, 1, 4 * (2 * 57 + 50 + 2 * 60)), (0, 2, 2 * (2 * 57 + 50 + 2 * 60)), (9, 1, 4 * (2 * 57 + 60))],
+)
+def test_latents_are_made_keys_and_values_of_but_for_sparse_attention(indexer_top: int, tp: int, size: int) -> None:
+    a = replace(DENSE, width=1, mla=Mla(kv_rank=30, q_rank=None, rope=7, nope=50, value=60, indexer_top=indexer_top))
+    assert activation._forward(a, step(tp=tp), 10).bytes == 2 * 10 * (4 * 100 + size)
+
+
+@pytest.mark.parametrize(
+    ("s", "direct", "size"),
+    [
+        (step(), False, 2 * 10 * 3 * (100 + 140)),
+        (step(tp=2), False, 2 * 10 * 3 * (100 + 100)),
+        (step(tp=2, expert=True), False, 2 * 10 * 3 * (100 + 140)),
+        (step(dp=4), False, 2 * 10 * 3 * (100 + 140)),
+        (step(dp=4, expert=True), False, 2 * 40 * 3 * (100 + 140)),
+        (step(), True, 2 * 10 * 3 * (140 + 70)),
+        (step(tp=2), True, 2 * 10 * 3 * (100 + 35)),
+        (step(dp=4, expert=True), True, 2 * 10 * 3 * (140 + 70)),
+        (step(tokens=40_000), False, 2 * 40_000 * 3 * (100 + 140)),
+    ],
+)
+def test_the_workspace_of_experts(s: Settings, size: int, *, direct: bool) -> None:
+    told = activation._moe(with_experts(), s, direct=direct)
+    assert told is not None
+    assert told.bytes == size
+    assert activation._moe(DENSE, s, direct=direct) is None
+
+
+def test_what_ranks_hand_each_other() -> None:
+    assert activation._hand_over(DENSE, step()) is None
+    handed = activation._hand_over(DENSE, step(pp=2))
+    assert handed is not None
+    assert handed.bytes == 2 * 10 * 2 * 100
+    assert activation._gathered(with_experts(), step(dp=4)) is None
+    assert activation._gathered(with_experts(), step(expert=True)) is None
+    assert activation._gathered(DENSE, step(dp=4, expert=True)) is None
+    gathered = activation._gathered(with_experts(), step(dp=4, expert=True))
+    assert gathered is not None
+    assert gathered.bytes == 2 * 40 * 100 * 2
+
+
+@pytest.mark.parametrize(
+    ("length", "seqs", "rows"),
+    [(1000, 1, 8000), (10, 1, 80), (7, 1, 64), (8, 1, 64), (7, 100, 6400), (8191, 1, 65528), (8193, 1, 65536)],
+)
+def test_a_prefill_of_latents_keeps_room_for_a_chunk(length: int, seqs: int, rows: int) -> None:
+    mla = Mla(kv_rank=30, q_rank=None, rope=7, nope=50, value=60)
+    s = step(over={"length": length, "seqs": seqs, "engine": "V1"})
+    told = activation._mla(mla, s)
+    assert told is not None
+    assert told.bytes == 2 * rows * 37
+    assert activation._mla(mla, replace(s, engine="V0")) is None
+
+
+@pytest.mark.parametrize(
+    ("version", "length", "latents"),
+    [("0.33.0", 262_144, 5), ("0.33.0", 262_145, 2), ("0.31.0", 262_145, 5), ("0.33.0", 1000, 5)],
+)
+def test_an_indexer_keeps_room_for_the_keys_it_gathers(version: str, length: int, latents: int) -> None:
+    mla = Mla(kv_rank=30, q_rank=None, rope=7, nope=50, value=60, indexer_top=9, indexer_dim=128)
+    told = activation._mla(mla, step(version, over={"length": length}))
+    assert told is not None
+    assert told.bytes == length * 8 * latents * 132
