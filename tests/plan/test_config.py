@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -133,3 +134,17 @@ def test_latent_attention_has_widths_of_heads_beside_the_hidden_size():
     del config["kv_lora_rank"]
     with pytest.raises(ConfigError, match="is not a multiple of num_attention_heads 20"):
         arch(config)
+
+
+def _tensors(path: Path, size: int) -> None:
+    header = json.dumps({"t": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(size))
+
+
+def test_a_checkpoint_without_an_index_is_the_sum_of_its_files(tmp_path: Path) -> None:
+    assert checkpoint_bytes(tmp_path) is None
+    for name, size in (("model-1.safetensors", 5), ("model-2.safetensors", 12), ("consolidated.safetensors", 17)):
+        _tensors(tmp_path / name, size)
+    assert checkpoint_bytes(tmp_path) == 5 + 12  # the consolidated file has the same tensors once more
+    (tmp_path / "model-3.safetensors").write_bytes(b"cut")
+    assert checkpoint_bytes(tmp_path) is None

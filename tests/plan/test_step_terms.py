@@ -7,7 +7,7 @@ from tests.plan.models import LLAMA_8B, arch
 from tests.plan.test_which_engine import asked
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import Architecture, Mla, Moe
+from vllm_doctor.plan.model.architecture import Architecture, Linear, Mla, Moe
 from vllm_doctor.plan.terms import activation
 
 WIDE = arch(LLAMA_8B)
@@ -55,6 +55,40 @@ def with_experts(**over: object) -> Architecture:
 def test_the_widest_layer_of_a_step(a: Architecture, tp: int, name: str, size: int) -> None:
     told = activation._forward(a, step(tp=tp), 10)
     assert (told.name, told.bytes) == (f"forward pass, {name}", size)
+
+
+@pytest.mark.parametrize(
+    ("kind", "tp", "size"),
+    [
+        ("gdn", 1, 400 + 2 * (2 * 60 + 2 * 110) + 2 * 110),
+        ("gdn", 2, 400 + 2 * (2 * 30 + 2 * 55) + 2 * 55),
+        ("mamba2", 1, 400 + 2 * 100 + 2 * 50),
+    ],
+)
+def test_a_delta_net_has_its_projections_and_their_copies(kind: str, tp: int, size: int) -> None:
+    r = Linear(
+        kind="gdn", key_heads=4, key_dim=15, value_heads=10, value_dim=11, conv=4, state_float32=False
+    )  # fmt: skip
+    a = replace(DENSE, width=1, linear=replace(r, kind=kind))
+    assert activation._forward(a, step(tp=tp), 10).bytes == 2 * 10 * size
+    # Of few heads it is narrower than the attention beside it.
+    narrow = replace(a, linear=replace(r, key_heads=2, key_dim=1, value_heads=2, value_dim=1))
+    assert activation._forward(narrow, step(), 10).bytes == 2 * 10 * 700
+
+
+@pytest.mark.parametrize(
+    ("experts", "version", "capability", "direct"),
+    [
+        ("fp8", "0.13.0", 8.6, True), ("fp8", "0.13.0", 8.9, False), ("fp8", "0.13.0", None, False),
+        ("fp8", "0.33.0", 8.6, False), ("int4", "0.13.0", 9.0, True), ("int4", "0.33.0", 9.0, False),
+        ("gptq4", "0.19.0", 9.0, True), ("gptq4", "0.20.0", 9.0, False), ("awq4", "0.20.0", 9.0, True),
+        ("mxfp4", "0.13.0", 8.6, False),
+    ],
+)  # fmt: skip
+def test_experts_that_marlin_is_called_for_directly(
+    experts: str, version: str, capability: float | None, *, direct: bool
+) -> None:
+    assert activation._direct(step(version), experts, capability) is direct
 
 
 def test_the_formula_shown_has_the_widths_that_were_counted() -> None:
