@@ -48,7 +48,7 @@ def _is_whole(word: str) -> bool:
     return "=" in word or re.fullmatch(r"-O\d", word) is not None
 
 
-def without(argv: Sequence[str], name: str) -> tuple[tuple[str, ...], int | None]:
+def without_option(argv: Sequence[str], name: str) -> tuple[tuple[str, ...], int | None]:
     """`argv` less the option `name` and its values, and where it stood first."""
     kept: list[str] = []
     place: int | None = None

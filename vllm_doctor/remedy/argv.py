@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vllm_doctor.launch import table
-from vllm_doctor.launch.words import without
+from vllm_doctor.launch.words import without_option
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 
@@ -42,7 +42,7 @@ def applied(argv: tuple[str, ...], changes: tuple[Change, ...]) -> tuple[str, ..
     for change in changes:
         if change.kind is not ChangeKind.FLAG or not exact(change):
             continue
-        rest, place = without(argv, change.name)
+        rest, place = without_option(argv, change.name)
         if change.after is None:
             argv = rest
             continue
