@@ -2,12 +2,12 @@
 
 from vllm_doctor.knowledge import gpus
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import platform
 
 # What only AMD's runtime says.
 _OWN = frozenset({"gpu-page-fault", "hsa-exception"})
-_WORDS = ("HIP error", "hipError", "HSA_STATUS", "rocm", "aiter")
 
 
 def on_rocm(case: Case) -> bool:
@@ -23,7 +23,7 @@ def on_rocm(case: Case) -> bool:
     if root is not None and root.ids & _OWN:
         return True
     return root is not None and any(
-        word in run.lines[i].text for i in range(root.index, root.last + 1)[:200] for word in _WORDS
+        says(run.lines[i].text, "names-hip") for i in range(root.index, root.last + 1)[:200]
     )
 
 

@@ -23,8 +23,6 @@ _ENCODINGS = "/etc/vllm/encodings"
 _O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 # What the hub's client raises of the disk, of a name or of a configuration, without asking anybody (its errors.py).
 _OF_THE_DISK = ("Cache", "CorruptedCache", "DDUF", "StrictDataclass", "Safetensors", "NotASafetensors")
-# In the address of a file; without the hub's own class nobody says whether the file, the revision or all is missing.
-_OF_A_FILE = "/resolve/"
 # Whose exceptions mean the network whatever they say.
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
 
@@ -103,7 +101,7 @@ def _why(case: Case, fault: Fault) -> HubAnswer:
     by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
     told = fault.fields("hub-status") or fault.fields("hub-status-httpx")
     by_status = _STATUS.get(told.get("status", ""))
-    if by_status is HubAnswer.NOT_SHOWN and _OF_A_FILE in text(case, fault):
+    if by_status is HubAnswer.NOT_SHOWN and says(text(case, fault), "hub-file-address"):
         by_status = HubAnswer.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
     why = by_class or (by_message if by_message is HubAnswer.ACCESS else by_status or by_message)

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
@@ -20,8 +20,6 @@ _TITLES = {
     "std::bad_cast": "Native code got an object of another class than it expects",
     "std::future_error": "Native code waited for a result of a thread that has ended",
 }
-# What the system says of a thread or a process more than the limit (std::system_error, EAGAIN).
-_LIMIT = "Resource temporarily unavailable"
 
 
 class Uncaught(NamedTuple):
@@ -56,7 +54,7 @@ def _told(case: Case, kind: str, why: str) -> tuple[str, tuple[Change | None, ..
         to="1",
         command="coredumpctl info   # the calls of this one, where the host keeps core dumps",
     )
-    if kind == "std::system_error" and _LIMIT in why:
+    if kind == "std::system_error" and says(why, "thread-refused"):
         limit = thing(
             ChangeKind.OS,
             "TasksMax",

@@ -44,8 +44,6 @@ _TO_NAME_IT = frozenset({"CUDA_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"})
 # Crashes in native code whose line alone is left, and how far above it a component may have spoken.
 _NATIVE = frozenset({"gpu-page-fault", "hsa-exception"})
 _ABOVE = 400
-# Errors that the driver tells at a later call than the one that failed; what checks its arguments says so at once.
-_TOLD_LATE = ("CUDA error", "HIP error", "cudaError", "hipError", "CUDA driver error")
 
 
 def layer(case: Case, fault: Fault) -> Layer | None:
@@ -72,7 +70,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     kernels = part.kernels and (not _of_python(fault) or name is not None)
     if kernels and kernel_kind(case, fault) is not None:
         others = other_kernel(case, fault)
-        late = any(said in text(case, fault) for said in _TOLD_LATE) and not any(offered)
+        late = says(text(case, fault), "names-late-error") and not any(offered)
         offered += [c for c in others if c is not None and (c.name not in _TO_NAME_IT or late)]
     offered += _around(case, fault, part)
     if unforeseen(fault):

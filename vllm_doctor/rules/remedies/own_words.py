@@ -53,8 +53,6 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("python-unpacked", ("{part} unpacks another number of values than it gets",)),
     ("python-recursion", ("{part} calls itself without an end",)),
 )
-# The libraries of vLLM's own operators (csrc/torch_bindings.cpp and its siblings).
-_OPERATORS = ("_C::", "_moe_C::", "_rocm_C::", "_C_")
 _SOMEBODY = "The code"
 _UNWRITTEN = ("This release has no {what}() for this engine, model or device", "This release has no {what}() here")
 _CHECK = ("{part}: the check `{what}` fails", "The check `{what}` fails")
@@ -130,7 +128,7 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
             why = "the type of weights and activations: one that this operation takes; auto is the checkpoint's own"
             to = "auto" if given not in {None, "auto"} else None
             return set_flag(case, "dtype", to, Direction.CHANGE, why)
-        case "torch-no-operator" if fields["what"].startswith(_OPERATORS):
+        case "torch-no-operator" if says(fields["what"], "operator-of-vllm"):
             why = "vLLM's own operators are compiled for one kind of device: the wheel or image of this device has them"
             see = "python -c 'import vllm; print(vllm.__version__)'; pip list | grep -iE 'vllm|torch'"
             return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)

@@ -80,7 +80,7 @@ def accepted_value(case: Case, fault: Fault) -> tuple[Change | None, ...]:
         return asked(case, fault) or tuple(filter(None, (by_place(case, fault),))) or mentioned(case, fault)
     if says(told := _with_what_follows(case, fault), "object-wanted"):
         return (_as_object(case, name, told),)
-    if name == "gpu-memory-utilization" and _AT_MOST in text(case, fault):
+    if name == "gpu-memory-utilization" and says(text(case, fault), "at-most-one"):
         return (set_flag(case, name, 0.9, Direction.LOWER, "a fraction from 0 to 1, not percent"),)
     if name == "chat-template":
         why = "name a template that the service's user can read"
@@ -132,10 +132,6 @@ def visible_devices(case: Case, why: str) -> Change:
 def _reads_uuids(case: Case) -> Change | None:
     since = as_version(table().device_uuids_from)
     return upgrade_to(case, since, "the first release that reads UUIDs of cards and MIG slices")
-
-
-# pydantic's words, from 0.11.1 on, where vLLM itself had a sentence of its own before.
-_AT_MOST = "Input should be less than or equal to 1"
 
 
 def _of_model(case: Case, fault: Fault) -> tuple[Change | None, ...]:

@@ -19,8 +19,6 @@ _OVER = 1.1
 # So much of the card is torch's and so little of that unused only while tensors are made that stay; a pass or a step
 # leaves what it freed. Buffers of a step are larger than a tensor of one layer.
 _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
-# How V1's runner loads the draft, after the model.
-_DRAFTER = "drafter.load_model("
 # What a process holds that fills a card with weights: the last tensor and contexts take the rest.
 _MOSTLY = 0.8
 # Lines of XLA's list of what a program needs.
@@ -94,7 +92,9 @@ def _without_draft(case: Case, oom: Oom) -> Change | None:
     """The model itself was loaded; its draft no longer fitted beside it."""
     crash = oom.fault.crash
     codes = [frame.code for link in crash.links for frame in link.frames] if crash is not None else []
-    if not any(says(f, "call-draft") for f in oom.fault.files) and not any(_DRAFTER in code for code in codes):
+    if not any(says(f, "call-draft") for f in oom.fault.files) and not any(
+        says(code, "code-loads-draft") for code in codes
+    ):
         return None
     why = "the model was loaded, its draft model did not fit: without a draft the server starts, and decodes slower"
     named = "speculative-config" if case.has_flag("speculative-config") is not None else "speculative-model"
