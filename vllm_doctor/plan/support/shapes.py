@@ -129,5 +129,5 @@ def _needs_groups(does: Behaviour, fmt: Scheme, form: Format, part: Matrix) -> b
     if fmt.name == "compressed-tensors":
         return not part.expert or does.checks_expert_groups
     if fmt.name == "modelopt":
-        return form == NVFP4 and not part.expert
+        return form == NVFP4 and not part.expert and "shared" not in part.name  # whose width may be another
     return fmt.name in {"awq", "awq-marlin"} and not part.expert
