@@ -7,7 +7,8 @@
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
     tools/known_issues.py prove SOURCES        hold every proof that is code against the releases in SOURCES: a wheel of
                                                each, as `pip download --no-deps` brings it (nothing of it is installed
-                                               or runs), or its code in a folder vllm-0.33.0
+                                               or runs), or its code in a folder vllm-0.33.0; and the calls by which
+                                               an entry is known against the releases that it is said to be met in
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -24,10 +25,11 @@ import re
 import sys
 import zipfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.knowledge.known_issues import Proof, issues, matching, mended_in, normalised
+from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
 from vllm_doctor.knowledge.version import parse_version
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.records.reading import Known
@@ -38,6 +40,7 @@ from vllm_doctor.rules.remedies.layer import unforeseen
 # The code of a release: a folder or a wheel.
 Code = Path | zipfile.Path
 
+_DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
 # The rule that shows a failure which nothing knows.
@@ -109,6 +112,45 @@ def unproved(sources: Path) -> list[tuple[str, str]]:
     """(Entry, why its proof does not hold) by the code of the releases; a release that is not there is named too."""
     proofs = [(one.id, proof) for one in issues() for proof in one.proof if proof.of_code]
     return [(name, why) for name, proof in proofs if (why := refuted(proof, sources)) is not None]
+
+
+def misplaced(one: Issue, sources: Path) -> list[str]:
+    """The calls of an entry that stand in other releases of vLLM than those that it is said to be met in.
+
+    A call that neither release of its proof has is another package's, or of code that no wheel has as text.
+    """
+    told = []
+    for proof in one.proof:
+        if proof.package or not proof.of_code:
+            continue
+        with_it, mended = (_release(sources, "vllm", release) for release in (proof.last, proof.first))
+        since = _release(sources, "vllm", one.since) if one.since is not None else None
+        if with_it is None or mended is None:
+            continue
+        for call in one.calls:
+            if has_call(with_it, call):
+                if since is not None and not has_call(since, call):
+                    told.append(f"{one.since} does not have, and {proof.last} does: {call}")
+            elif has_call(mended, call):
+                told.append(f"{proof.first} has, and {proof.last} does not: {call}")
+    return list(dict.fromkeys(told))
+
+
+def has_call(code: Code, call: str) -> bool:
+    """Has a release a function, or a file, that the pattern of a call names as `file:function`?"""
+    pattern = re.compile(call)
+    return any(pattern.search(place) for file, names in _functions(code) for place in (f"{file}:", *names))
+
+
+@cache
+def _functions(code: Code) -> list[tuple[str, list[str]]]:
+    """Each Python file of a release, and its functions as a traceback names them."""
+    if isinstance(code, Path):
+        files: list[Code] = [*sorted((code / "vllm").rglob("*.py"))]
+    else:
+        files = [code / name for name in code.root.namelist() if name.endswith(".py")]
+    read = ((_inside(code, file), _DEFINED.findall(_read(file))) for file in files)
+    return [(file, [f"{file}:{name}" for name in names]) for file, names in read]
 
 
 def refuted(proof: Proof, sources: Path) -> str | None:
@@ -188,9 +230,10 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if asked.command == "prove":
         wrong = unproved(asked.sources)
+        wrong += [(one.id, why) for one in issues() for why in misplaced(one, asked.sources)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
-        print(f"{seen} proofs are code, {len(wrong)} of them do not hold")
+        print(f"{seen} proofs are code; {len(wrong)} of them, or calls beside them, do not hold")
         return 1 if wrong else 0
     if parse_version(asked.release) is None:
         print(f"{asked.release}: not a release of vLLM; needed: a version such as 0.33.0", file=sys.stderr)

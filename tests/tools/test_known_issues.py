@@ -108,6 +108,36 @@ def test_a_release_whose_code_is_not_there_proves_nothing(tmp_path: Path, capsys
     assert "release not in" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("calls", "since", "told"),
+    [
+        (r"old\.py:take$", None, []),
+        (r"torch/nn\.py:forward$", None, []),
+        (r"new\.py:", None, [r"2.0 has, and 1.0 does not: new\.py:"]),
+        (r"old\.py:take$", "0.9", [r"0.9 does not have, and 1.0 does: old\.py:take$"]),
+    ],
+)
+def test_the_calls_of_an_entry_stand_in_the_releases_it_is_met_in(
+    tmp_path: Path, calls: str, since: str | None, told: list[str]
+) -> None:
+    write(tmp_path / "vllm-0.9/vllm/old.py", "def give():\n")
+    write(tmp_path / "vllm-1.0/vllm/old.py", "def take():\n    assert x\n")
+    write(tmp_path / "vllm-2.0/vllm/new.py", "async def take():\n")
+    proof = Proof(last="1.0", first="2.0", file="vllm/old.py", gone="assert x")
+    assert (
+        known_issues.misplaced(Issue("id", "", "", "", "", calls=(calls,), since=since, proof=(proof,)), tmp_path)
+        == told
+    )
+
+
+def test_calls_are_found_in_a_wheel_as_in_a_folder(tmp_path: Path) -> None:
+    wheel(tmp_path / "vllm-1.0-py3-none-any.whl", {"vllm/old.py": "def take():\n"})
+    code = known_issues._release(tmp_path, "vllm", "1.0")
+    assert code is not None
+    assert known_issues.has_call(code, r"vllm/old\.py:take$")
+    assert not known_issues.has_call(code, r"vllm/old\.py:give$")
+
+
 def test_a_wheel_is_read_as_a_folder_is_and_by_its_package(tmp_path: Path) -> None:
     wheel(tmp_path / "a_package-1.0-py3-none-any.whl", {"a/core.py": "assert x\n"})
     wheel(tmp_path / "a_package-2.0-py3-none-any.whl", {"b/core.py": "assert y\n"})
