@@ -15,6 +15,8 @@ STEPS = ("AssertionError", "", "assert isinstance(attn_metadata, FlashAttentionM
 CALLERS = {("caller",): ("trl", "ray")}
 # No package of the registry: which release of it is asked for stands in the code that asks.
 TOOLKIT = ("cuda-toolkit",)
+# A variable that vLLM itself reads; the others are read by another package, a plugin of it for one.
+CORE = re.compile(r"VLLM_(?!ASCEND_)")
 CALL = "/opt/v/vllm/worker/multi_step_model_runner.py:_advance_step"
 
 
@@ -47,6 +49,17 @@ def test_its_releases_are_releases_and_its_options_some_release_has(issue: Issue
     for answer in issue.answers:
         if answer.kind == "flag":
             assert any(versions.flag(o, versions.newest_known()) is not None for o in answer.options)
+
+
+@EVERY_ISSUE
+def test_a_release_that_it_is_met_in_has_each_option_and_variable_of_its_answers(issue: Issue) -> None:
+    since, fixed = (as_version(v) if v is not None else None for v in (issue.since, issue.fixed))
+    met = [r for r in versions.sampled() if (since is None or r >= since) and (fixed is None or r < fixed)]
+    for answer in issue.answers:
+        ask = {"flag": versions.flag, "env": versions.env}.get(answer.kind)
+        for name in answer.options:
+            if ask is not None and met and (answer.kind == "flag" or CORE.match(name)):
+                assert any(ask(name, release) is not None for release in met), name
 
 
 @EVERY_ISSUE
