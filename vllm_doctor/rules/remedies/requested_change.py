@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.refusals import Wish, words
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.allowed_value import allowed, replacement
+from vllm_doctor.rules.remedies.allowed_value import allowed, nearest, refused, replacement
 from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing
 
 WHY = {
@@ -55,7 +55,7 @@ def requested_changes(case: Case, wish: Wish, told: str) -> Iterator[Change]:
         yield from (c for c in replacement(case, wish.name, told) if c is not None)
         return
     change = (
-        _variable(case, wish) if wish.kind == "env" else _option(case, wish) if is_option(case, wish.name) else None
+        _variable(case, wish, told) if wish.kind == "env" else _option(case, wish) if is_option(case, wish.name) else None
     )
     if change is not None:
         yield change
@@ -65,7 +65,7 @@ def _without_no(name: str) -> str:
     return name.removeprefix("no-") if versions.flag(name, versions.newest_known()) is None else name
 
 
-def _variable(case: Case, wish: Wish) -> Change | None:
+def _variable(case: Case, wish: Wish, told: str) -> Change | None:
     if wish.name in words().debug and wish.direction is not Direction.REMOVE:
         return None
     fact = versions.env(wish.name, case.version or versions.newest_known())
@@ -74,6 +74,9 @@ def _variable(case: Case, wish: Wish) -> Change | None:
         return None  # a word in capitals that no table has: only a message that says what to do makes it a variable
     if (built_with or (fact is not None and fact.exists is False)) and wish.direction is not Direction.REMOVE:
         return None
+    if wish.direction is Direction.CHANGE and (choices := allowed(told)):
+        to = nearest(refused(told) or "", choices, None)
+        return environment(wish.name, Direction.CHANGE, f"it takes one of {', '.join(choices[:12])}", to=to)
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
     return environment(wish.name, direction, WHY[wish.direction], to=value_of_sentence(to))
