@@ -29,7 +29,7 @@ SECONDS = int(os.environ.get("BENCH_SECONDS", "60"))
 GIB = 1 << 30
 REPO = Path(__file__).resolve().parents[1]
 _MAIN = (
-    "import sys; from vllm_doctor.gather import run; run.PATH = sys.argv.pop(1) + ':' + run.PATH; "
+    "import sys; from vllm_doctor.gather import processes; processes.PATH = sys.argv.pop(1) + ':' + processes.PATH; "
     "from vllm_doctor.cli.main import entry; entry()"
 )
 

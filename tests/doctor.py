@@ -6,8 +6,8 @@ The doctor looks programs up on a fixed path, so a script on PATH is not found; 
 import sys
 
 _MAIN = (
-    "import sys; from pathlib import Path; from vllm_doctor.gather import procfs, run; "
-    "run.PATH = sys.argv.pop(1) + ':' + run.PATH; procfs.PROC = Path(sys.argv.pop(1)); "
+    "import sys; from pathlib import Path; from vllm_doctor.gather import processes, procfs; "
+    "processes.PATH = sys.argv.pop(1) + ':' + processes.PATH; procfs.PROC = Path(sys.argv.pop(1)); "
     "from vllm_doctor.cli.main import entry; entry()"
 )
 

@@ -78,7 +78,7 @@ def serve() -> None:
     import ansible.executor.task_queue_manager
     import ansible.plugins.strategy.linear  # noqa: F401
 
-    import vllm_doctor.preflight.report  # noqa: F401 - of the roles' plugins
+    import vllm_doctor.preflight.host_table  # noqa: F401 - of the roles' plugins
 
     for line in sys.stdin:
         asked = json.loads(line)

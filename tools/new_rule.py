@@ -96,7 +96,7 @@ NEXT = """
 The rule is {code}. What is left, in this order:
 1. in the page: what WRITE asks for
 2. in rules/by_message.toml: at least one [[{code}.answers]]; knowledge/answers.py says what each key means.
-   A name in `options` that is no option, variable or package needs its words in render/deeds.py
+   A name in `options` that is no option, variable or package needs its words in render/instructions.py
 3. in the catalogue: the unit of each figure, where `number` says too little
 4. in tests/scenarios/{code}.yaml: a near miss that vLLM says; below `expect: finding` its `phase` and `changes`
 5. .venv/bin/pytest tests/meta/test_registry.py tests/scenarios tests/rules -k "{code} or {name}"

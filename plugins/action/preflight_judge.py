@@ -34,10 +34,10 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
     sys.path.insert(0, str(REPOSITORY))  # a checkout needs no installed package on the controller
 
 from vllm_doctor.knowledge.compat import table  # noqa: E402
+from vllm_doctor.preflight import host_table, locks, running  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
-from vllm_doctor.preflight import locks, report, running  # noqa: E402
 from vllm_doctor.preflight.checks import OF_VARIABLES, judge  # noqa: E402
-from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result  # noqa: E402
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Intent, Result  # noqa: E402
 from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 from vllm_doctor.preflight.sources import Definition, Sources  # noqa: E402
 from vllm_doctor.preflight.variables import PLAYBOOKS, Option, Variables, options  # noqa: E402
@@ -186,13 +186,13 @@ class ActionModule(ActionBase):
             )
             return result
         rows["inventory"] = self._strays(task_vars) if arguments["stage"] != "typed" else ()
-        failed = report.failures(rows)
-        text = report.table(rows)
+        failed = host_table.failures(rows)
+        text = host_table.table(rows)
         result.update(changed=False, msg=f"{len(hosts)} hosts judged, none refused.\n{text}".strip())
         if failed:
             result.update(failed=True)
             result["msg"] = f"{failed} of {len(hosts)} hosts refused; nothing was changed on any host.\n\n{text}"
-        elif warnings := report.table(rows, (Result.WARN,)):
+        elif warnings := host_table.table(rows, (Result.WARN,)):
             self._display.warning(f"{len(hosts)} hosts judged, none refused.\n{warnings}", formatted=True)
         if self._variants:
             result["variants"] = self._variants
@@ -321,7 +321,7 @@ class ActionModule(ActionBase):
             Checked(str(row.get("check", "launch")), Result.FAIL, str(row["found"]), str(row["needed"]), str(row["do"]))
             for row in rows
         ]
-        return tuple(self._sources.located(row, definitions) for row in report.others(made, told))
+        return tuple(self._sources.located(row, definitions) for row in host_table.others(made, told))
 
     def _facts(self, host: str, task_vars: Mapping[str, Any], today: date) -> tuple[Checked, ...]:
         values = self._values(host, task_vars)

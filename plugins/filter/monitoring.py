@@ -17,7 +17,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge.versions import parse_version  # noqa: E402
 from vllm_doctor.monitor import rules  # noqa: E402
 from vllm_doctor.monitor.dashboards import dashboards  # noqa: E402
-from vllm_doctor.monitor.names import NoCommonNameError  # noqa: E402
+from vllm_doctor.monitor.metric_names import NoCommonNameError  # noqa: E402
 
 LOOPBACK = {"127.0.0.1", "localhost", "::1", "[::1]"}
 LABEL = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,60}")

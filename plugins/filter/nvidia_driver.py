@@ -15,7 +15,7 @@ from vllm_doctor.knowledge.compat import Fabric, table  # noqa: E402
 from vllm_doctor.preflight.driver import flavour, needs_fabric_manager  # noqa: E402
 from vllm_doctor.preflight.intent import host  # noqa: E402
 from vllm_doctor.preflight.intent import intent as wants  # noqa: E402
-from vllm_doctor.preflight.records import HostToJudge  # noqa: E402
+from vllm_doctor.preflight.judged import HostToJudge  # noqa: E402
 
 
 def hardware(facts: Mapping[str, Any], flavour_wanted: str = "auto") -> dict[str, object]:

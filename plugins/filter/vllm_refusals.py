@@ -15,7 +15,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, versions  # noqa: E402
 from vllm_doctor.knowledge.version import is_release  # noqa: E402
-from vllm_doctor.preflight import report  # noqa: E402
+from vllm_doctor.preflight import host_table  # noqa: E402
 from vllm_doctor.preflight.locks import nearest_version  # noqa: E402
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
@@ -87,10 +87,10 @@ def _of_release(
     if place != "vllm_version":
         do = f"{place}: {do}"
     if not is_release(str(version)):
-        return [_row(f"{place}: {version}", "an exact release, such as 0.32.0", do, report.RELEASE)]
+        return [_row(f"{place}: {version}", "an exact release, such as 0.32.0", do, host_table.RELEASE)]
     if wanted not in {build for _, build in builds} | {f"{known}+auto" for known, _ in builds}:
         needed = f"a hash lock; there is {', '.join(locks) or 'none'}"
-        return [_row(f"vLLM {wanted}", needed, f"{do}, or make the lock with tools/vllm_lock.py", report.RELEASE)]
+        return [_row(f"vLLM {wanted}", needed, f"{do}, or make the lock with tools/vllm_lock.py", host_table.RELEASE)]
     return []
 
 
@@ -226,7 +226,7 @@ def _of_extra(unit: Mapping[str, Any], name: str, value: object, arguments: Iter
     if variable := _owner(name, arguments):
         plain = isinstance(value, str | int | float) and not bare.startswith("no-")
         line = f"{variable}: {json.dumps(value)}" if plain else variable
-        return [_row(found, f"{variable}, which says the same", f"{out}, and set {line}", report.EXTRA_ARGUMENT)]
+        return [_row(found, f"{variable}, which says the same", f"{out}, and set {line}", host_table.EXTRA_ARGUMENT)]
     if bare == "config":
         needed = "the arguments themselves: what such a file says is neither planned nor judged"
         return [_row(found, needed, f"{out}, and set variables")]

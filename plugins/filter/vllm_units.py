@@ -17,8 +17,8 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, templates  # noqa: E402
 from vllm_doctor.knowledge.version import is_release  # noqa: E402
-from vllm_doctor.preflight import report  # noqa: E402
-from vllm_doctor.preflight.records import Checked, Result  # noqa: E402
+from vllm_doctor.preflight import host_table  # noqa: E402
+from vllm_doctor.preflight.judged import Checked, Result  # noqa: E402
 
 Said = Callable[[str], Any]  # a key's value for one service: its entry's, or the variable's
 # Our variables, and the names under which systemd hands their files over.
@@ -257,7 +257,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
         action = f"{row['in']}: {row['do']}" if row.get("in") else row["do"]
         line = Checked(row.get("check", "launch"), Result.FAIL, str(row["found"]), str(row["needed"]), action)
         told.setdefault(row["host"], []).append(line)
-    return report.table(told)
+    return host_table.table(told)
 
 
 def digest(*texts: object) -> str:

@@ -14,7 +14,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge.compat import table  # noqa: E402
 from vllm_doctor.preflight import intent as wants  # noqa: E402
 from vllm_doctor.preflight import locks  # noqa: E402
-from vllm_doctor.preflight.records import HostToJudge  # noqa: E402
+from vllm_doctor.preflight.judged import HostToJudge  # noqa: E402
 from vllm_doctor.preflight.release import variant_answer  # noqa: E402
 
 

@@ -29,16 +29,16 @@ from vllm_doctor.gather import (
     place,
     pod,
     probe,
+    processes,
     procfs,
     prometheus,
-    run,
     slurm,
     systemd,
     unit_line,
 )
 from vllm_doctor.gather.http import HttpOutcome, NoResponse, Pass, Response
 from vllm_doctor.gather.inspected import Inspected
-from vllm_doctor.gather.run import NotRun, ProgramOutcome, Ran
+from vllm_doctor.gather.processes import NotRun, ProgramOutcome, Ran
 from vllm_doctor.records.host import Gpu, GpuProcess, Launch, Metrics, Probe, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
@@ -463,7 +463,7 @@ def replaced_run(answer: _Answer, asked: list[str]) -> Iterator[None]:
         return answer(" ".join(argv))
 
     with ExitStack() as changed:
-        _instead(changed, "run", run.run, one)
+        _instead(changed, "run", processes.run, one)
         # What is of this host, and of who runs the tests.
         for module, name, value in (
             (containers, "_is_used", lambda _: True),

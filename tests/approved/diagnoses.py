@@ -9,7 +9,7 @@ from tests.scenarios.loading import diagnosis, names, scenario, snapshot, withou
 from vllm_doctor.records.finding import Change, Diagnosis, Evidence, Finding
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.remedy import dropin, inventory
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.outcome import Unseen

@@ -25,7 +25,7 @@ from vllm_doctor.gather import containers, hub, journal, live, place, procfs, sy
 from vllm_doctor.gather.http import HttpOutcome, NoResponse, Response
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.metrics import scrape_twice
-from vllm_doctor.gather.run import NotRun, Ran
+from vllm_doctor.gather.processes import NotRun, Ran
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Known

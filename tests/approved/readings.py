@@ -36,7 +36,7 @@ from vllm_doctor.gather import (
     weight_files,
 )
 from vllm_doctor.gather import systemd as units
-from vllm_doctor.gather.run import Ran
+from vllm_doctor.gather.processes import Ran
 from vllm_doctor.records.host import Launch, Unit
 from vllm_doctor.records.reading import Known, Reading
 

@@ -18,7 +18,7 @@ from tests.scenarios.loading import gathered, names, scenario
 from vllm_doctor.knowledge import gpus, parser
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.table import takes
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.reading import Known
 from vllm_doctor.rules.case import Case

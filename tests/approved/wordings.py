@@ -12,7 +12,7 @@ from typing import NamedTuple
 from tests.approved.text import number
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.log.match import FOLDER, Message, of_family
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known

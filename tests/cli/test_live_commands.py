@@ -7,8 +7,8 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather import processes as gather_run
 from vllm_doctor.gather import procfs
-from vllm_doctor.gather import run as gather_run
 
 SCRAPE = """\
 vllm:cache_config_info{block_size="16",num_gpu_blocks="1000",engine="0"} 1.0

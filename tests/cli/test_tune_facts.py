@@ -12,8 +12,8 @@ from vllm_doctor.cli import tune_facts
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.gather.look import key_of
 from vllm_doctor.gather.systemd import Found
+from vllm_doctor.operate.tune.allowed import allowance
 from vllm_doctor.operate.tune.decide import TrialSetting
-from vllm_doctor.operate.tune.plan import allowance
 from vllm_doctor.records.host import Sample, Scrape, Unit
 
 SIM = Path(__file__).parents[1] / "nvml_sim"

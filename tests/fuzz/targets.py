@@ -33,7 +33,7 @@ from vllm_doctor.gather.kernel import read_kernel_file as read_kernel
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import parse
 from vllm_doctor.gather.nvidia_smi import read_both
-from vllm_doctor.gather.run import Ran
+from vllm_doctor.gather.processes import Ran
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.log.read import pieces, window

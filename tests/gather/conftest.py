@@ -9,7 +9,7 @@ import pytest
 
 from tests.idle_host import no_processes
 from tests.nvml_sim.build import build
-from vllm_doctor.gather import procfs, run
+from vllm_doctor.gather import processes, procfs
 
 PROFILES = Path(__file__).parents[1] / "nvml_sim" / "profiles"
 
@@ -93,7 +93,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, s
     """Puts a shell script of this name first where programs are looked up, in place of the host's own."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    monkeypatch.setattr(run, "PATH", f"{folder}:{run.PATH}")
+    monkeypatch.setattr(processes, "PATH", f"{folder}:{processes.PATH}")
     monkeypatch.setattr(procfs, "PROC", no_processes(tmp_path / "proc-of-an-idle-host"))
 
     def put(name: str, script: str) -> None:

@@ -6,7 +6,7 @@ from unittest.mock import patch
 import pytest
 
 from vllm_doctor.gather import live, systemd
-from vllm_doctor.gather.together import T
+from vllm_doctor.gather.concurrently import T
 from vllm_doctor.records.host import Unit
 from vllm_doctor.records.reading import Known, Unknown
 

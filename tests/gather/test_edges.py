@@ -18,10 +18,10 @@ from vllm_doctor.gather import (
     described,
     documents,
     environment_file,
-    fields,
     hub,
     inspected,
     journal,
+    json_path,
     kernel,
     metrics,
     nvml,
@@ -222,14 +222,14 @@ def test_what_is_beside_a_program_that_is_gone_is_looked_at_up_to_a_number(tmp_p
     ],
 )  # fmt: skip
 def test_a_size_as_kubernetes_writes_it(text: object, size: int | None) -> None:
-    assert fields.quantity({"a": {"b": text}}, "a", "b") == size
+    assert json_path.quantity({"a": {"b": text}}, "a", "b") == size
 
 
 def test_what_others_write_is_taken_up_to_a_bound() -> None:
     told = {"t": "x" * 2001, "r": list(range(5000)), "n": -1, "z": 0, "most": (1 << 63) - 1, "more": 1 << 63}
-    assert len(fields.text(told, "t")) == 2000
-    assert len(fields.rows(told, "r")) == 4096
-    assert [fields.whole(told, name) for name in ("n", "z", "most", "more", "t")] == [
+    assert len(json_path.text(told, "t")) == 2000
+    assert len(json_path.rows(told, "r")) == 4096
+    assert [json_path.whole(told, name) for name in ("n", "z", "most", "more", "t")] == [
         None,
         0,
         (1 << 63) - 1,
@@ -237,7 +237,7 @@ def test_what_others_write_is_taken_up_to_a_bound() -> None:
         None,
     ]
     moments = ["2026-01-01T00:00:00Z", "1999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "3026-01-01T00:00:00Z"]
-    assert [fields.moment({"a": one}, "a") for one in moments] == [*moments[:2], None, None]
+    assert [json_path.moment({"a": one}, "a") for one in moments] == [*moments[:2], None, None]
 
 
 @pytest.mark.parametrize(

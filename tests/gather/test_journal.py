@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from vllm_doctor.gather import journal
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.reading import Known, Unknown
 
 Put = Callable[[str, str], None]

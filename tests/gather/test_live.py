@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 import tests.doctor
-from vllm_doctor.gather import procfs
-from vllm_doctor.gather import run as processes
+from vllm_doctor.gather import processes, procfs
 from vllm_doctor.gather.unit_runs import since_start
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.log import Log, LogLine, RunLines

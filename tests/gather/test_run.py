@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vllm_doctor.gather.run import NotRun, Ran, python, run
+from vllm_doctor.gather.processes import NotRun, Ran, python, run
 
 DEAF = "import signal,time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('x', flush=True); time.sleep(600)"
 

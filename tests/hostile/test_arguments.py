@@ -14,8 +14,7 @@ import typer
 from tests.cli.test_diagnose import HEALTHY
 from vllm_doctor.cli.app import _MODULES
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import nvml
-from vllm_doctor.gather import run as processes
+from vllm_doctor.gather import nvml, processes
 
 VALUES = (
     "", "-", "--", "-1", "0", "nan", "1e999", "\uff19", "9" * 400, "1" + "0" * 5000, "\u202e\u200b",

@@ -13,7 +13,7 @@ import pytest
 from tests.launch.generate import lines
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
-from vllm_doctor.launch.words import option_name, option_text, values_behind
+from vllm_doctor.launch.positions import option_name, option_text, values_behind
 
 V = "0.32.0"
 ROWS = [row.split("\t") for row in Path(__file__).with_name(f"generated_{V}.txt").read_text().splitlines()]

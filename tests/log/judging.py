@@ -1,6 +1,6 @@
 """A text as `diagnose FILE` reads it, judged."""
 
-from vllm_doctor.log.read.lines import cut, parse_lines
+from vllm_doctor.log.read.assemble import cut, parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known

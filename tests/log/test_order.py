@@ -1,7 +1,7 @@
 """A log that a page shows newest first is turned; what only looks like one stays as it is."""
 
-from vllm_doctor.log.read.lines import log_of_lines
-from vllm_doctor.log.read.order import oldest_first
+from vllm_doctor.log.read.assemble import log_of_lines
+from vllm_doctor.log.read.newest_first import oldest_first
 from vllm_doctor.records.log import Log
 
 

@@ -1,6 +1,6 @@
 """Several starts in one file: the last is judged, earlier ones are counted; processes of one start are one."""
 
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 
 API = "(APIServer pid={pid}) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0"
 ARGS = "(APIServer pid={pid}) INFO 05-21 10:11:12 [utils.py:1] non-default args: {{'model': 'm{pid}'}}"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.log.judging import judged_text
 from tests.scenarios import loading
-from vllm_doctor.log.read.lines import parse_lines
+from vllm_doctor.log.read.assemble import parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
 from vllm_doctor.log.traceback import Frame, in_packages, tracebacks
 from vllm_doctor.records.verdict import Verdict

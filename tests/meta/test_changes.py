@@ -23,9 +23,9 @@ from vllm_doctor.records.finding import Change, Diagnosis, Finding
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import applied, exact, written
-from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.html import page
 from vllm_doctor.render.human import text
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.rules.case import Case
 
 ROLES = Path(__file__).parents[2] / "roles"

@@ -1,10 +1,10 @@
-"""One module starts processes (gather/run.py), so that one place decides where they run and what they see."""
+"""One module starts processes (gather/processes.py), so that one place decides where they run and what they see."""
 
 import ast
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "vllm_doctor"
-OWNER = PACKAGE / "gather" / "run.py"
+OWNER = PACKAGE / "gather" / "processes.py"
 # A copy of this very process, for a deadline against what computes: no program is started, nothing is looked up.
 FORKS = PACKAGE / "gather" / "worker.py"
 # The same on the controller, of a task of Ansible: it releases a host when the run is over.

@@ -29,7 +29,13 @@ OTHERS = [p for room in ROOMS for p in sorted((PACKAGE / room).rglob("*.py"))]
 # What a mapping holds, fields of a configuration, and marks of our own templates.
 KEYS = {"'log'", "'found'", "'float'", "'{{'", "'{to}'", "'[hidden]'", "import re"}
 # Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
-GRAMMAR = {"log/read/prefix.py", "log/read/order.py", "log/read/window.py", "log/read/unwrap.py", "log/read/servers.py"}
+GRAMMAR = {
+    "log/read/prefix.py",
+    "log/read/newest_first.py",
+    "log/read/window.py",
+    "log/read/unwrap.py",
+    "log/read/servers.py",
+}
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
 # Names of processes.
 STILL = {"log/run.py", "log/last_run.py"}

@@ -30,9 +30,9 @@ from tests.monitor.test_host import snapshot
 from tests.monitor.test_rules import expressions, series
 from tests.render.sample import MEMORY, diagnosis, finding
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.monitor import figures, rules
+from vllm_doctor.monitor import over_time, rules
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.host import host_rows
+from vllm_doctor.monitor.host_text import host_rows
 from vllm_doctor.render import prometheus as prometheus_text
 
 SCRAPE_S = 0.5
@@ -278,8 +278,8 @@ def an_hour_of_health_has_no_alert(seen: Seen) -> None:
 def every_panel_has_figures(seen: Seen) -> None:
     """All of charts.yml, the queries of the dashboards too: none is empty where servers and text file are scraped."""
     now = time.time()
-    charts = figures.of_prometheus(seen.prometheus.url, now - 60, now, [as_version("0.32.0")])
-    assert [chart.title for chart in charts] == [row["title"] for row in figures.source()]
+    charts = over_time.of_prometheus(seen.prometheus.url, now - 60, now, [as_version("0.32.0")])
+    assert [chart.title for chart in charts] == [row["title"] for row in over_time.source()]
     assert not [chart.title for chart in charts if not chart.lines]
     asked = {q for made in dashboards([as_version("0.32.0")]).values() for q in expressions(json.loads(made))}
     for query in sorted(asked):

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from vllm_doctor.monitor.host import host_rows
+from vllm_doctor.monitor.host_text import host_rows
 from vllm_doctor.records.finding import Subject
 from vllm_doctor.records.host import Driver, Gpu, GpuProcess, Kernel, KernelEvent, Launch, Unit
 from vllm_doctor.records.reading import Known

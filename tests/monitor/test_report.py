@@ -15,8 +15,8 @@ import pytest
 
 from tests.render.sample import HOSTILE
 from vllm_doctor.knowledge.version import as_version
-from vllm_doctor.monitor import figures
-from vllm_doctor.monitor.figures import of_guard, of_prometheus, thinned
+from vllm_doctor.monitor import over_time
+from vllm_doctor.monitor.over_time import of_guard, of_prometheus, thinned
 from vllm_doctor.operate.history.store import Store
 from vllm_doctor.operate.history.store_format import Minute, UnitEvent
 from vllm_doctor.records.sample import CardUse, Counters, Look
@@ -169,14 +169,14 @@ def test_why_a_prometheus_refuses_is_told(status: int, body: bytes, told: str) -
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
         url = f"http://127.0.0.1:{server.server_address[1]}"
-        with pytest.raises(figures.NotTold, match=told):
-            figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
+        with pytest.raises(over_time.NotTold, match=told):
+            over_time.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
         server.shutdown()
 
 
 def test_why_a_prometheus_did_not_answer_is_told_without_the_query() -> None:
     with socket.create_server(("127.0.0.1", 0)) as held:  # takes the connection, and says nothing
         url = f"http://127.0.0.1:{held.getsockname()[1]}"
-        with mock.patch.object(figures, "_ASK_S", 0.3), pytest.raises(figures.NotTold) as raised:
-            figures.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
+        with mock.patch.object(over_time, "_ASK_S", 0.3), pytest.raises(over_time.NotTold) as raised:
+            over_time.of_prometheus(url, 0, 100, (as_version("0.33.0"),))
     assert str(raised.value) == f"{url}/api/v1/query_range accepted the connection and sent nothing within 0.3 s"

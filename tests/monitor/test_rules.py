@@ -17,9 +17,9 @@ import yaml
 from tests.debian import program
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules
+from vllm_doctor.monitor.alert_page import page
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.names import NoCommonNameError
-from vllm_doctor.monitor.page import page
+from vllm_doctor.monitor.metric_names import NoCommonNameError
 from vllm_doctor.rules.explain import about
 from vllm_doctor.rules.order import by_code
 

@@ -1,7 +1,7 @@
 """Puts a changed module in the place of the right one: as it is imported, or in the functions that are there already;
 here, and in the modules of ours that this process starts.
 
-`gather/run.py` starts a module in an interpreter of its own, isolated, so no variable reaches it; what it starts is
+`gather/processes.py` starts a module in an isolated interpreter, so no variable reaches it; what it starts is
 `sys.executable`. While a bug is tried that is a script, which puts the bug in before the module runs.
 """
 

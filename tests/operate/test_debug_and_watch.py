@@ -9,11 +9,11 @@ import pytest
 from tests.operate.guard.test_store import look
 from vllm_doctor.cli.debug import What
 from vllm_doctor.cli.span import seconds
-from vllm_doctor.gather.run import Ran
+from vllm_doctor.gather.processes import Ran
 from vllm_doctor.operate import temporary
 from vllm_doctor.operate.debug.switch import switches, text, unread
 from vllm_doctor.operate.temporary import NotDone, Temporary, once_free
-from vllm_doctor.operate.watch.figures import figures
+from vllm_doctor.operate.watch.current import figures
 from vllm_doctor.records.sample import CardUse, Counters, Look
 from vllm_doctor.records.temporary import purpose, until
 from vllm_doctor.render.watch import page

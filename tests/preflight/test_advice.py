@@ -16,7 +16,7 @@ from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import intent as wants
 from vllm_doctor.preflight import locks
 from vllm_doctor.preflight.checks import CHECKS, judge
-from vllm_doctor.preflight.records import HostToJudge, Result
+from vllm_doctor.preflight.judged import HostToJudge, Result
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 LOCKS = locks.read(REPOSITORY / "roles/vllm/files/locks")

@@ -7,10 +7,9 @@ from datetime import date
 import pytest
 
 from vllm_doctor.knowledge.compat import table
-from vllm_doctor.preflight import driver, release, room
+from vllm_doctor.preflight import capacity, driver, release
 from vllm_doctor.preflight.checks import CHECKS, judge
-from vllm_doctor.preflight.locks import Lock
-from vllm_doctor.preflight.records import (
+from vllm_doctor.preflight.judged import (
     Checked,
     Disk,
     Headers,
@@ -21,6 +20,7 @@ from vllm_doctor.preflight.records import (
     Repository,
     Result,
 )
+from vllm_doctor.preflight.locks import Lock
 
 H100, H200, T4, V100, P40, L40S, RTX5090, B200 = "2330", "2335", "1eb8", "1db5", "1b38", "26b9", "2b85", "2901"
 SWITCH = "22a3"
@@ -440,21 +440,32 @@ class TestFabricManager:
 
 class TestRoom:
     def test_disk_counts_the_rollback(self, row: Judge) -> None:
-        assert row(room.disk_space, disk=(Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))).verdict is Result.FAIL
-        assert row(room.disk_space, disk=(Disk("/opt", 40.0, "a"), Disk("/var/lib", 200.0, "b"))).verdict is Result.OK
+        assert (
+            row(capacity.disk_space, disk=(Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))).verdict
+            is Result.FAIL
+        )
+        assert (
+            row(capacity.disk_space, disk=(Disk("/opt", 40.0, "a"), Disk("/var/lib", 200.0, "b"))).verdict is Result.OK
+        )
 
     def test_disk_counts_the_model(self, row: Judge) -> None:
-        assert row(room.disk_space, disk=(Disk("/opt", 40.0, "a"), Disk("/var/lib", 50.0, "b"))).verdict is Result.FAIL
+        assert (
+            row(capacity.disk_space, disk=(Disk("/opt", 40.0, "a"), Disk("/var/lib", 50.0, "b"))).verdict is Result.FAIL
+        )
 
     def test_one_file_system_is_not_counted_twice(self, row: Judge) -> None:
-        assert row(room.disk_space, disk=(Disk("/opt", 80.0, "a"), Disk("/var/lib", 80.0, "a"))).verdict is Result.FAIL
-        assert row(room.disk_space, disk=(Disk("/opt", 95.0, "a"), Disk("/var/lib", 95.0, "a"))).verdict is Result.OK
+        assert (
+            row(capacity.disk_space, disk=(Disk("/opt", 80.0, "a"), Disk("/var/lib", 80.0, "a"))).verdict is Result.FAIL
+        )
+        assert (
+            row(capacity.disk_space, disk=(Disk("/opt", 95.0, "a"), Disk("/var/lib", 95.0, "a"))).verdict is Result.OK
+        )
 
     def test_memory(self, row: Judge) -> None:
-        assert row(room.host_memory, memory_gib=16.0).verdict is Result.FAIL
-        assert row(room.host_memory, memory_gib=None).verdict is Result.UNKNOWN
+        assert row(capacity.host_memory, memory_gib=16.0).verdict is Result.FAIL
+        assert row(capacity.host_memory, memory_gib=None).verdict is Result.UNKNOWN
 
     def test_ports(self, row: Judge) -> None:
-        assert row(room.ports_free, listening=((8000, "nginx"),)).verdict is Result.FAIL
-        assert row(room.ports_free, listening=((8000, "vllm"),)).verdict is Result.OK
-        assert row(room.ports_free, listening=None).verdict is Result.UNKNOWN
+        assert row(capacity.ports_free, listening=((8000, "nginx"),)).verdict is Result.FAIL
+        assert row(capacity.ports_free, listening=((8000, "vllm"),)).verdict is Result.OK
+        assert row(capacity.ports_free, listening=None).verdict is Result.UNKNOWN

@@ -8,8 +8,8 @@ import pytest
 from tests.preflight.test_checks import HOST, INTENT
 from vllm_doctor.knowledge.compat import numbers, table
 from vllm_doctor.preflight.existence import driver_released, toolkit_released, vllm_released
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Intent, Result
 from vllm_doctor.preflight.locks import Lock
-from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result
 
 TABLE = table()
 

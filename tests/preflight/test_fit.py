@@ -10,8 +10,8 @@ import pytest
 from tests.plan.models import LLAMA_8B
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight.fit import model_fits
+from vllm_doctor.preflight.judged import Checked, HostFacts, HostToJudge, Instance, Intent, Result
 from vllm_doctor.preflight.launches import launches
-from vllm_doctor.preflight.records import Checked, HostFacts, HostToJudge, Instance, Intent, Result
 from vllm_doctor.preflight.slices import slices_possible
 
 H100, L4, T4, A30, RTXPRO = "2330", "27b8", "1eb8", "20b7", "2bb5"

@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from vllm_doctor.preflight.intent import host
-from vllm_doctor.preflight.records import Headers
+from vllm_doctor.preflight.judged import Headers
 
 MODULE = Path(__file__).resolve().parents[2] / "plugins/modules/preflight_facts.py"
 OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.105.08  Release Build  (dvs@host)\n"

@@ -12,7 +12,7 @@ from tests.preflight.test_site import GOOD, run
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.preflight import driver, release
 from vllm_doctor.preflight.intent import contradictions
-from vllm_doctor.preflight.records import Checked, HostToJudge, Result
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Result
 
 # host: (its variables, the check that refuses it, what is said)
 MISTAKES: dict[str, tuple[dict[str, object], str, str]] = {

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vllm_doctor.preflight.records import Checked, Result
-from vllm_doctor.preflight.report import table
+from vllm_doctor.preflight.host_table import table
+from vllm_doctor.preflight.judged import Checked, Result
 
 
 @pytest.mark.parametrize(

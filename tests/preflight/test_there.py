@@ -6,8 +6,8 @@ import pytest
 
 from tests.roles.vllm.plugins import load
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.preflight.judged import Checked, HostFacts, HostToJudge, Intent, Result
 from vllm_doctor.preflight.launches import launches
-from vllm_doctor.preflight.records import Checked, HostFacts, HostToJudge, Intent, Result
 from vllm_doctor.preflight.there import models_there
 
 STORE = "/var/lib/vllm-models"

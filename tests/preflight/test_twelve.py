@@ -12,11 +12,11 @@ import pytest
 
 from tests.preflight.test_checks import H100, HOST, INTENT, NVIDIA_SOURCE, SWITCH, V100
 from vllm_doctor.knowledge.compat import table
-from vllm_doctor.preflight import driver, release, room
+from vllm_doctor.preflight import capacity, driver, release
 from vllm_doctor.preflight.checks import CHECKS
 from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
-from vllm_doctor.preflight.records import Checked, Disk, Headers, HostToJudge, Installed, Intent, Result
+from vllm_doctor.preflight.judged import Checked, Disk, Headers, HostToJudge, Installed, Intent, Result
 from vllm_doctor.preflight.slices import slices_possible
 from vllm_doctor.preflight.there import models_there
 
@@ -62,10 +62,22 @@ TWELVE: dict[int, tuple[Callable[[HostToJudge], Checked], Given, Given]] = {
         (INTENT, {"switches": (SWITCH,), "fabric_candidates": ("590.48.01-1",)}),
         (INTENT, {"switches": (SWITCH,), "fabric_candidates": ("580.105.08-1",)}),
     ),
-    12: (room.disk_space, (INTENT, {"disk": (Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))}), (INTENT, {})),
+    12: (
+        capacity.disk_space,
+        (INTENT, {"disk": (Disk("/opt", 20.0, "a"), Disk("/var/lib", 200.0, "b"))}),
+        (INTENT, {}),
+    ),
 }
 # The checks beyond the twelve have their cases in test_checks, test_fit, test_there and test_existence.
-BEYOND = (room.host_memory, room.ports_free, models_there, model_fits, slices_possible, driver_released, vllm_released)
+BEYOND = (
+    capacity.host_memory,
+    capacity.ports_free,
+    models_there,
+    model_fits,
+    slices_possible,
+    driver_released,
+    vllm_released,
+)
 
 
 def judged(check: Callable[[HostToJudge], Checked], given: Given) -> Checked:

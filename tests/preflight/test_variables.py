@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from vllm_doctor.preflight.records import Checked, Result
-from vllm_doctor.preflight.report import failures, table
+from vllm_doctor.preflight.host_table import failures, table
+from vllm_doctor.preflight.judged import Checked, Result
 from vllm_doctor.preflight.sources import Sources
 from vllm_doctor.preflight.variables import PLAYBOOKS, Option, Variables, options
 

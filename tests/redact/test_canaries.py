@@ -14,8 +14,7 @@ import yaml
 from tests.gather.test_live import host, lines
 from vllm_doctor.cli import streams
 from vllm_doctor.cli.main import run
-from vllm_doctor.gather import live
-from vllm_doctor.gather import run as processes
+from vllm_doctor.gather import live, processes
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Evidence, Finding, Missing, Step, Subject
 from vllm_doctor.records.host import Kernel, KernelEvent, Launch, Metrics, Sample, Scrape

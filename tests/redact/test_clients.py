@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
-from vllm_doctor.log.read.lines import cut, parse_lines
+from vllm_doctor.log.read.assemble import cut, parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

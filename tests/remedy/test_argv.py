@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from vllm_doctor.launch.words import placed
+from vllm_doctor.launch.positions import placed
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.remedy.argv import applied, at_once, written

@@ -9,7 +9,7 @@ import pytest
 from tests.browser import Browser, browser
 from tests.render.sample import MEMORY, diagnosis, finding
 from tests.render.test_fleet import FLEET
-from vllm_doctor.monitor.figures import Chart, Curve
+from vllm_doctor.monitor.over_time import Chart, Curve
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.render import fleet as fleet_page
 from vllm_doctor.render.html import page as diagnosis_page

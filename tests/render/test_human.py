@@ -13,7 +13,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Mi
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import human, sentences
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 
 
 def test_what_why_what_to_do_and_how_sure_are_within_ten_lines() -> None:

@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 from vllm_doctor.launch.command import parse_line
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.host import Gpu

@@ -13,7 +13,7 @@ from vllm_doctor.log.match import catalogue, pattern
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.rules.by_message import TABLE, MessageRow, by_message, table
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.order import by_code
@@ -60,7 +60,7 @@ def test_it_says_what_to_do_in_words(code: str, row: MessageRow) -> None:
         if answer.kind in {"os", "hardware"} and answer.direction is Direction.CHANGE:
             name = answer.options[0]
             change = Change(ChangeKind.OS, name, None, answer.to, answer.direction, Applicability.MANUAL, None)
-            assert not deed(change).startswith("change "), f"say in render/deeds.py what to do with {name}"
+            assert not deed(change).startswith("change "), f"say in render/instructions.py what to do with {name}"
 
 
 def test_what_a_rule_reads_follows_from_its_answers() -> None:

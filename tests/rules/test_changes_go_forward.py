@@ -7,7 +7,7 @@ launches that are small, large or at the end of an option already.
 import pytest
 
 from tests.rules.test_memory_by_stage import MESSAGES, STAGES, Stage
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

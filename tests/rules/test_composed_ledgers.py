@@ -13,7 +13,7 @@ import pytest
 from tests.rules.test_memory_by_stage import MESSAGES, STAGES
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.version import Version, parse_version
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.reading import Known

@@ -9,7 +9,7 @@ import pytest
 from tests.hostile.texts import SERVED, STOPPED
 from tests.rules import log_material as material
 from vllm_doctor.log import match
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -4,7 +4,7 @@ import pytest
 
 from tests.scenarios.loading import diagnosis
 from vllm_doctor.records.finding import Change
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 
 
 def offered(scenario: str, name: str) -> Change:

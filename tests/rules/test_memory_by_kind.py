@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.log.read.lines import cut
+from vllm_doctor.log.read.assemble import cut
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

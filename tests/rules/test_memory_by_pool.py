@@ -14,7 +14,7 @@ from typing import TypedDict
 import pytest
 
 from tests.rules.test_memory_by_stage import HEADS, MESSAGES
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

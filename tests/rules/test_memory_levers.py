@@ -1,7 +1,7 @@
 """The first change of an answer about memory holds by its value: figures of the log before any default, and nothing
 that this engine, this release or this card does not have."""
 
-from vllm_doctor.log.read.lines import cut, log_of_lines, parse_lines
+from vllm_doctor.log.read.assemble import cut, log_of_lines, parse_lines
 from vllm_doctor.log.read.pieces import Piece, Read
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.host import Gpu

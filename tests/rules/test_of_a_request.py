@@ -2,11 +2,11 @@
 
 import pytest
 
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Severity
-from vllm_doctor.render.words import effect, failed_while_serving
+from vllm_doctor.render.vocabulary import effect, failed_while_serving
 from vllm_doctor.rules.engine import diagnose
 
 SITE = "/opt/v/lib/python3.12/site-packages"

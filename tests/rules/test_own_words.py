@@ -6,7 +6,7 @@ A refusal's own words are, where no shape of a sentence is read. Composed of cal
 import pytest
 
 from tests.rules.test_libraries import LOADS, READS, RUNS, SITE, _finding
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.rules.engine import diagnose

@@ -9,7 +9,7 @@ import pytest
 
 from vllm_doctor.knowledge.parser import knows
 from vllm_doctor.knowledge.versions import flag_names, newest_known
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -16,7 +16,7 @@ from tests.rules import log_material as material
 from tests.scenarios.loading import log_text, with_a_log
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.log.match import messages
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.snapshot import Snapshot

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Probe, Unit
 from vllm_doctor.records.log import Log, LogLine, RunLines

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from vllm_doctor.knowledge.gpus import device_tool
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.log.torch_oom import torch_oom
 from vllm_doctor.records.finding import Change, Diagnosis, Evidence, Finding
 from vllm_doctor.records.reading import Known

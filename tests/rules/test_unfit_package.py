@@ -5,7 +5,7 @@ Composed of calls of vLLM and of what Python and the dynamic linker say, with na
 
 import pytest
 
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.test_diagnose import HEALTHY, TOO_SMALL
 from tests.scenarios.loading import diagnosis, names, snapshot
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.host import Gpu, Kernel, Metrics, Sample, Scrape
 from vllm_doctor.records.reading import Known, Unknown

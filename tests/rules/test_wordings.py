@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenarios.loading import log_text, with_a_log
 from vllm_doctor.log.match import Message, WordingSample, messages
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot

@@ -18,7 +18,7 @@ from tests.sandbox.conftest import Host
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.names import metric_names
+from vllm_doctor.monitor.metric_names import metric_names
 
 pytestmark = pytest.mark.sandbox
 AT = f"127.0.0.1:{os.environ.get('PORT') or '8000'}"

@@ -28,8 +28,8 @@ def bundle(
     from collections import Counter
     from datetime import UTC, datetime
 
+    from vllm_doctor.cli.command_line import STDIN
     from vllm_doctor.cli.errors import UsageProblem
-    from vllm_doctor.cli.named import STDIN
     from vllm_doctor.cli.output import settle
     from vllm_doctor.cli.streams import say
     from vllm_doctor.gather.bundle import write_bundle

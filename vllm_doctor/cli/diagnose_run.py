@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from vllm_doctor.cli import terminal
+from vllm_doctor.cli.command_line import STDIN, missing, refuse_missing
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.given import Given, aimed, readings, unread
-from vllm_doctor.cli.named import STDIN, missing, refuse_missing
 from vllm_doctor.cli.output import settle, unwritten
 from vllm_doctor.cli.progress import waiting
 from vllm_doctor.cli.streams import say
@@ -34,7 +34,7 @@ from vllm_doctor.rules.engine import diagnose
 from vllm_doctor.rules.order import INTERNAL, by_code
 
 if TYPE_CHECKING:
-    from vllm_doctor.monitor.host import GaugeRow
+    from vllm_doctor.monitor.host_text import GaugeRow
     from vllm_doctor.operate.notify import NotifyTarget as Whom
 
 Judged: TypeAlias = Sequence[tuple[Diagnosis, Snapshot]]
@@ -211,7 +211,7 @@ def _codes() -> list[str]:
 
 
 def _rows(judged: Judged) -> "list[GaugeRow]":
-    from vllm_doctor.monitor.host import host_rows
+    from vllm_doctor.monitor.host_text import host_rows
 
     return host_rows([snapshot for _, snapshot in judged])
 

@@ -47,7 +47,7 @@ def explain(
     """Say what a finding means, how it is recognised, what to do, and which common advice is wrong."""
     from vllm_doctor.cli.errors import UsageProblem
     from vllm_doctor.knowledge.versions import parse_version
-    from vllm_doctor.monitor.page import page
+    from vllm_doctor.monitor.alert_page import page
     from vllm_doctor.rules.explain import about, explained_rule, listing, nearest_option
     from vllm_doctor.rules.order import by_code
 

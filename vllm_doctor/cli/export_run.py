@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.version import Version
 from vllm_doctor.knowledge.versions import newest_known, parse_version
 from vllm_doctor.monitor import rules
 from vllm_doctor.monitor.dashboards import dashboards
-from vllm_doctor.monitor.names import NoCommonNameError
+from vllm_doctor.monitor.metric_names import NoCommonNameError
 from vllm_doctor.records import excerpt
 from vllm_doctor.render.file import put
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from vllm_doctor.cli.command_line import missing, refuse_missing
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit
-from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.plan.usage.allocator import allocator
 from vllm_doctor.plan.usage.kv_use import kv_use

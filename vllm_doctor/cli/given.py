@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from vllm_doctor.cli.command_line import STDIN
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.cli.named import STDIN
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.target import Target, target
 from vllm_doctor.records.finding import Missing

@@ -13,7 +13,7 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import say
 from vllm_doctor.operate.guard import policy as policies
-from vllm_doctor.operate.guard.explain import Explanation
+from vllm_doctor.operate.guard.first_finding import Explanation
 from vllm_doctor.operate.guard.hands import RealHands
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.history.store import Store

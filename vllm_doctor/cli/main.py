@@ -61,7 +61,7 @@ def _answered(argv: list[str]) -> int:
         print(f"vllm-doctor {__version__}")
         return Exit.OK
     from vllm_doctor.cli import namesake
-    from vllm_doctor.cli.named import refuse_empty, refuse_versions
+    from vllm_doctor.cli.command_line import refuse_empty, refuse_versions
 
     refuse_empty(argv)
     refuse_versions(argv)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from vllm_doctor.cli.command_line import STDIN
 from vllm_doctor.cli.errors import UsageProblem
-from vllm_doctor.cli.named import STDIN
 
 _OF_PROMETHEUS = b"# HELP vllm_doctor_"
 

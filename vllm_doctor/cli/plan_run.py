@@ -9,9 +9,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vllm_doctor.cli import terminal
+from vllm_doctor.cli.command_line import missing, refuse_missing
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit, of_plan
-from vllm_doctor.cli.named import missing, refuse_missing
 from vllm_doctor.cli.streams import say
 from vllm_doctor.knowledge.gpus import find, names
 from vllm_doctor.knowledge.hub import is_gguf, is_name, of_page, with_revision

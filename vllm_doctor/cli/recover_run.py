@@ -12,7 +12,7 @@ from vllm_doctor.cli.unit_of import unit as the_unit
 from vllm_doctor.gather import look, unit_line
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.systemd import Found
-from vllm_doctor.operate.guard.explain import explained
+from vllm_doctor.operate.guard.first_finding import explained
 from vllm_doctor.operate.guard.restart import NotPermitted
 from vllm_doctor.operate.launch_text import can_change
 from vllm_doctor.operate.recover import conservative, steps

@@ -12,7 +12,7 @@ from vllm_doctor.cli.streams import say
 from vllm_doctor.gather import http_config
 from vllm_doctor.gather.http import NO_PASS, Login
 from vllm_doctor.knowledge.versions import newest_known, parse_version
-from vllm_doctor.monitor.figures import NotTold, of_guard, of_prometheus
+from vllm_doctor.monitor.over_time import NotTold, of_guard, of_prometheus
 from vllm_doctor.operate.history import deeds
 from vllm_doctor.operate.history.store_format import store_file
 from vllm_doctor.operate.history.store_reader import Reader, Unreadable

@@ -19,7 +19,7 @@ from vllm_doctor.operate.tune import bench as tune_bench
 from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import TrialSetting
-from vllm_doctor.operate.tune.load import Benchmark, LoadTarget
+from vllm_doctor.operate.tune.load_generator import Benchmark, LoadTarget
 from vllm_doctor.operate.tune.unit import TunedUnit, flag_number
 from vllm_doctor.plan.advice.recommendation import Predict
 from vllm_doctor.records.host import Scrape

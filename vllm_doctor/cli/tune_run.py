@@ -19,9 +19,9 @@ from vllm_doctor.cli.tune_facts import Facts, facts_of_unit
 from vllm_doctor.cli.tune_options import TuneOptions
 from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.allowed import allowance
 from vllm_doctor.operate.tune.decide import Limits, TrialSetting, trouble
-from vllm_doctor.operate.tune.host import LiveHost
-from vllm_doctor.operate.tune.plan import allowance
+from vllm_doctor.operate.tune.live_host import LiveHost
 from vllm_doctor.operate.tune.ramp import Ramp, RampEnd, ramp, setting_text
 from vllm_doctor.records.finding import Change
 from vllm_doctor.render import tune as render

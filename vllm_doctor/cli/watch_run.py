@@ -14,11 +14,11 @@ from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.span import stamp
 from vllm_doctor.cli.streams import reader_left, say
 from vllm_doctor.gather import journal, look
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.http import Pass
-from vllm_doctor.gather.together import Task
-from vllm_doctor.operate.guard.explain import explained
+from vllm_doctor.operate.guard.first_finding import explained
 from vllm_doctor.operate.history.timeline import memory
-from vllm_doctor.operate.watch.figures import ServiceFigures, figures
+from vllm_doctor.operate.watch.current import ServiceFigures, figures
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.sample import Look

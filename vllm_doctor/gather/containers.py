@@ -10,11 +10,11 @@ from heapq import merge
 from pathlib import Path
 
 from vllm_doctor.gather import inspected, trust
-from vllm_doctor.gather import run as programs
+from vllm_doctor.gather import processes as programs
 from vllm_doctor.gather.bounded import text_of_start
 from vllm_doctor.gather.inspected import Inspected
-from vllm_doctor.gather.run import NotRun, Ran, run
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.gather.processes import NotRun, Ran, run
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.log import Log, RunLines
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown

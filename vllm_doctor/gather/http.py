@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
-from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import SENT_NOTHING
 from vllm_doctor.records.reading import Known

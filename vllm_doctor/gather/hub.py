@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Unknown
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from vllm_doctor.gather import fields
+from vllm_doctor.gather import json_path
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.launch import is_vllm
 from vllm_doctor.gather.made import made
@@ -62,51 +62,53 @@ def is_one(value: object) -> bool:
 
 def seen(told: object, runtime: str) -> Inspected:
     """One container's description."""
-    if fields.at(told, "OCIRuntime") is not None or fields.at(told, "Pod") is not None:
+    if json_path.at(told, "OCIRuntime") is not None or json_path.at(told, "Pod") is not None:
         runtime = "podman"
-    state = fields.text(told, "State", "Status").lower()
-    started, finished = fields.moment(told, "State", "StartedAt"), fields.moment(told, "State", "FinishedAt")
-    code = fields.whole(told, "State", "ExitCode")
-    killed = fields.at(told, "State", "OOMKilled") is True
+    state = json_path.text(told, "State", "Status").lower()
+    started, finished = json_path.moment(told, "State", "StartedAt"), json_path.moment(told, "State", "FinishedAt")
+    code = json_path.whole(told, "State", "ExitCode")
+    killed = json_path.at(told, "State", "OOMKilled") is True
     running = state in {"running", "paused"}
     ended = started is not None and finished is not None and (not running or bool(code) or killed)
-    ipc = fields.text(told, "HostConfig", "IpcMode")
-    env = _environment(fields.words(told, "Config", "Env"))
+    ipc = json_path.text(told, "HostConfig", "IpcMode")
+    env = _environment(json_path.words(told, "Config", "Env"))
     container = Container(
-        name=excerpt.name(fields.text(told, "Name").lstrip("/")) or excerpt.short(fields.text(told, "Id")),
+        name=excerpt.name(json_path.text(told, "Name").lstrip("/")) or excerpt.short(json_path.text(told, "Id")),
         runtime=runtime,
-        image=excerpt.name(fields.text(told, "ImageName") or fields.text(told, "Config", "Image")),
+        image=excerpt.name(json_path.text(told, "ImageName") or json_path.text(told, "Config", "Image")),
         state="exited" if state in {"dead", "stopped"} else state,
-        error=fields.text(told, "State", "Error"),
+        error=json_path.text(told, "State", "Error"),
         end=End(code, "OOMKilled" if killed else "", killed, started, finished) if ended else None,
-        restarts=fields.whole(told, "RestartCount"),
+        restarts=json_path.whole(told, "RestartCount"),
         started_at=started,
-        memory_limit=fields.whole(told, "HostConfig", "Memory") or None,
-        shm_bytes=fields.whole(told, "HostConfig", "ShmSize") or None,
+        memory_limit=json_path.whole(told, "HostConfig", "Memory") or None,
+        shm_bytes=json_path.whole(told, "HostConfig", "ShmSize") or None,
         shares_shm=ipc in _SHARED_IPC or _mounts_shm(told),
         gpus=_gpus(told),
         checks=_checks(told),
-        pid=fields.whole(told, "State", "Pid") or None,
+        pid=json_path.whole(told, "State", "Pid") or None,
         address=_address(told),
-        id=excerpt.name(fields.text(told, "Id")),
+        id=excerpt.name(json_path.text(told, "Id")),
         made=_made(told, runtime),
     )
-    return Inspected(container, excerpt.name(fields.text(told, "Id")) or container.name, _argv(told), env, _ports(told))
+    return Inspected(
+        container, excerpt.name(json_path.text(told, "Id")) or container.name, _argv(told), env, _ports(told)
+    )
 
 
 def _argv(told: object) -> tuple[str, ...]:
     """The program in effect, a shell's own command taken apart."""
-    argv = (fields.text(told, "Path"), *fields.words(told, "Args"))
-    return unshelled(argv if argv[0] else fields.words(told, "Config", "Cmd"))
+    argv = (json_path.text(told, "Path"), *json_path.words(told, "Args"))
+    return unshelled(argv if argv[0] else json_path.words(told, "Config", "Cmd"))
 
 
 def _made(told: object, runtime: str) -> Made | None:
     """How it was made; None where a shell starts the server: what else its script does is not in the launch."""
-    whole = (fields.text(told, "Path"), *fields.words(told, "Args"))
+    whole = (json_path.text(told, "Path"), *json_path.words(told, "Args"))
     if unshelled(whole) != whole:
         return None
-    image = fields.text(told, "ImageName") or fields.text(told, "Config", "Image")
-    return made(told, runtime=runtime, name=fields.text(told, "Name").lstrip("/"), image=image, program=whole[0])
+    image = json_path.text(told, "ImageName") or json_path.text(told, "Config", "Image")
+    return made(told, runtime=runtime, name=json_path.text(told, "Name").lstrip("/"), image=image, program=whole[0])
 
 
 def unshelled(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -122,55 +124,57 @@ def _environment(assigned: tuple[str, ...]) -> dict[str, str]:
 
 def _mounts_shm(told: object) -> bool:
     """Is something mounted over /dev/shm?"""
-    mounts = (fields.text(one, "Destination") for one in fields.rows(told, "Mounts"))
+    mounts = (json_path.text(one, "Destination") for one in json_path.rows(told, "Mounts"))
     return any(place.rstrip("/") == "/dev/shm" for place in mounts)  # noqa: S108 - the place itself
 
 
 def _gpus(told: object) -> int | None:
     """How many GPUs it was given: 0 only where the runtime lists its devices and no GPU is among them."""
-    host = fields.at(told, "HostConfig")
-    if fields.at(host, "Privileged") is True or not isinstance(host, Mapping):
+    host = json_path.at(told, "HostConfig")
+    if json_path.at(host, "Privileged") is True or not isinstance(host, Mapping):
         return None
-    asked = [one for one in fields.rows(host, "DeviceRequests") if _asks_gpu(one)]
+    asked = [one for one in json_path.rows(host, "DeviceRequests") if _asks_gpu(one)]
     if asked:
-        ids = sum(len(fields.rows(one, "DeviceIDs")) for one in asked)
+        ids = sum(len(json_path.rows(one, "DeviceIDs")) for one in asked)
         counts = [one.get("Count") for one in asked if isinstance(one, Mapping)]
         return ids or (-1 if -1 in counts else sum(c for c in counts if isinstance(c, int) and c > 0)) or None
-    paths = [fields.text(one, "PathOnHost") for one in fields.rows(host, "Devices")]
+    paths = [json_path.text(one, "PathOnHost") for one in json_path.rows(host, "Devices")]
     cards = sum(_GPU_DEVICE.fullmatch(path) is not None for path in paths)
-    words = " ".join(fields.words(told, "Config", "CreateCommand"))
+    words = " ".join(json_path.words(told, "Config", "CreateCommand"))
     if cards or any(_OTHER_DEVICE.match(path) for path in paths) or "nvidia.com/gpu" in words or "--gpus" in words:
         return cards or None
     listed = "DeviceRequests" in host or "Devices" in host
-    return 0 if listed and fields.text(host, "Runtime") in {"runc", "crun", "oci", ""} else None
+    return 0 if listed and json_path.text(host, "Runtime") in {"runc", "crun", "oci", ""} else None
 
 
 def _asks_gpu(request: object) -> bool:
-    sets = [item for item in fields.rows(request, "Capabilities") if isinstance(item, list)]
-    return any("gpu" in one for one in sets) or any("nvidia.com/gpu" in i for i in fields.words(request, "DeviceIDs"))
+    sets = [item for item in json_path.rows(request, "Capabilities") if isinstance(item, list)]
+    return any("gpu" in one for one in sets) or any(
+        "nvidia.com/gpu" in i for i in json_path.words(request, "DeviceIDs")
+    )
 
 
 def _checks(told: object) -> tuple[Check, ...]:
     """The image's or the container's health check: it marks a container, and ends none by itself."""
-    check = fields.at(told, "Config", "Healthcheck")
-    test = fields.words(check, "Test")
+    check = json_path.at(told, "Config", "Healthcheck")
+    test = json_path.words(check, "Test")
     if not test or test[0] == "NONE":
         return ()
     delay, period, timeout = (
-        (fields.whole(check, name) or 0) / _SECOND for name in ("StartPeriod", "Interval", "Timeout")
+        (json_path.whole(check, name) or 0) / _SECOND for name in ("StartPeriod", "Interval", "Timeout")
     )
     asks = excerpt.said(" ".join(test[1:]))
-    return (Check("health", delay, period or 30.0, timeout or 30.0, fields.whole(check, "Retries") or 3, asks),)
+    return (Check("health", delay, period or 30.0, timeout or 30.0, json_path.whole(check, "Retries") or 3, asks),)
 
 
 def _ports(told: object) -> dict[int, int]:
     """The published ports: the one in the container, and the one of the host."""
-    listed = fields.at(told, "NetworkSettings", "Ports")
+    listed = json_path.at(told, "NetworkSettings", "Ports")
     found: dict[int, int] = {}
     for inside, bound in listed.items() if isinstance(listed, Mapping) else ():
         number, _, kind = str(inside).partition("/")
         first = bound[0] if isinstance(bound, list) and bound else None
-        port = fields.text(first, "HostPort")
+        port = json_path.text(first, "HostPort")
         if number.isdecimal() and len(number) < 6 and kind in {"", "tcp"} and port.isdecimal() and len(port) < 6:
             found[int(number)] = int(port)
     return found
@@ -178,9 +182,9 @@ def _ports(told: object) -> dict[int, int]:
 
 def _address(told: object) -> str | None:
     """Where its ports are, seen from the host: the host's own network, or the container's address on a bridge."""
-    if fields.text(told, "HostConfig", "NetworkMode") == "host":
+    if json_path.text(told, "HostConfig", "NetworkMode") == "host":
         return "127.0.0.1"
-    own = fields.text(told, "NetworkSettings", "IPAddress")
-    networks = fields.at(told, "NetworkSettings", "Networks")
-    each = [fields.text(one, "IPAddress") for one in networks.values()] if isinstance(networks, Mapping) else []
+    own = json_path.text(told, "NetworkSettings", "IPAddress")
+    networks = json_path.at(told, "NetworkSettings", "Networks")
+    each = [json_path.text(one, "IPAddress") for one in networks.values()] if isinstance(networks, Mapping) else []
     return next((ip for ip in (own, *each) if re.fullmatch(r"[0-9.]{7,15}", ip)), None)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.gather.processes import NotRun, Ran, run
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Reading, Unknown
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vllm_doctor.gather import journal
 from vllm_doctor.gather.bounded import end_of, text_of_start, title
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.records.host import Kernel, KernelEvent
 from vllm_doctor.records.reading import Known, Reading, Unknown
 

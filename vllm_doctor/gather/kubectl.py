@@ -5,13 +5,13 @@ import shlex
 
 import msgspec
 
-from vllm_doctor.gather import containers, fields, pod, trust
+from vllm_doctor.gather import containers, json_path, pod, trust
 from vllm_doctor.gather.bounded import json_value
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.inspected import Inspected
-from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.gather.processes import NotRun, Ran, run
 from vllm_doctor.gather.target import POD
-from vllm_doctor.gather.together import Task
-from vllm_doctor.log.read.lines import log_of_lines
+from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Beside
 from vllm_doctor.records.log import Log
@@ -42,8 +42,8 @@ def read(name: str, space: str | None, deadline_s: float) -> Reading[tuple[Inspe
         return told
     if not pod.is_pod(told.value):
         return Unknown("kubectl get pod: it describes no pod", remedy)
-    node = fields.text(told.value, "spec", "nodeName")
-    own = fields.text(told.value, "metadata", "namespace") or space
+    node = json_path.text(told.value, "spec", "nodeName")
+    own = json_path.text(told.value, "metadata", "namespace") or space
     selected = ["--field-selector", f"involvedObject.name={name}"]
     events = Task(lambda: _asked(["get", "events", *_in(own), *selected, "-o", "json"], deadline_s))
     size = Task(lambda: _node_memory(node, deadline_s))
@@ -111,7 +111,7 @@ def _node_memory(node: str, deadline_s: float) -> int | None:
         return None
     got = _asked(["get", "node", node, "-o", "json"], deadline_s)
     told = json_value(got.out, "kubectl get node", "") if isinstance(got, Ran) else None
-    return fields.quantity(told.value, "status", "allocatable", "memory") if isinstance(told, Known) else None
+    return json_path.quantity(told.value, "status", "allocatable", "memory") if isinstance(told, Known) else None
 
 
 def _in(space: str | None) -> list[str]:

@@ -25,6 +25,7 @@ from vllm_doctor.gather import (
     systemd,
     unit_line,
 )
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.contained import place_of
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import Pass
@@ -35,7 +36,6 @@ from vllm_doctor.gather.probe import CANARY_S, HTTP_S, SILENCE_S
 from vllm_doctor.gather.program import gone
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.gather.target import Target
-from vllm_doctor.gather.together import Task
 from vllm_doctor.gather.unit_files import is_rendered, settings
 from vllm_doctor.gather.unit_runs import judged_log, since_start
 from vllm_doctor.gather.weight_files import checked

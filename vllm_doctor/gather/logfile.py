@@ -8,8 +8,8 @@ import msgspec
 from vllm_doctor.gather.bounded import CHUNK, STDIN, Opened, opened, title
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read import pieces, window
-from vllm_doctor.log.read.lines import cut, parse_lines, raw_lines
-from vllm_doctor.log.read.order import oldest_first
+from vllm_doctor.log.read.assemble import cut, parse_lines, raw_lines
+from vllm_doctor.log.read.newest_first import oldest_first
 from vllm_doctor.log.read.pieces import WORK_S, NotText, Read, TooMuch
 from vllm_doctor.records.log import Log, LogLine
 from vllm_doctor.records.reading import Known, Reading, Unknown

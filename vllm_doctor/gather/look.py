@@ -11,14 +11,14 @@ import msgspec
 
 from vllm_doctor.gather import journal, nvml, probe, procfs, systemd
 from vllm_doctor.gather.bounded import text_of_start, whole_file
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.http import NO_PASS, NoResponse, Pass, get_keyed
 from vllm_doctor.gather.launch import parse_argv
 from vllm_doctor.gather.metrics import scrape_few
 from vllm_doctor.gather.systemd import Found
-from vllm_doctor.gather.together import Task
 from vllm_doctor.knowledge import serving
-from vllm_doctor.launch.words import option_text
+from vllm_doctor.launch.positions import option_text
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Gpu, Scrape
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown

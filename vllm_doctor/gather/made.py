@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from vllm_doctor.gather import fields
+from vllm_doctor.gather import json_path
 from vllm_doctor.launch import container
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Made
@@ -51,14 +51,14 @@ def made(told: object, *, runtime: str, name: str, image: str, program: str) -> 
 
     Of a variable that is not known to carry no secret only the name is in it.
     """
-    labels = fields.at(told, "Config", "Labels")
+    labels = json_path.at(told, "Config", "Labels")
     if isinstance(labels, Mapping) and any(labels.get(owner) for owner in _OWNERS):
         return None
     if not (name and image and program):
         return None
     if runtime == "podman":
-        return _by_podman(fields.words(told, "Config", "CreateCommand"), program)
-    host = fields.at(told, "HostConfig")
+        return _by_podman(json_path.words(told, "Config", "CreateCommand"), program)
+    host = json_path.at(told, "HostConfig")
     if not isinstance(host, Mapping) or not host.keys() >= _WHOLE:
         return None
     words, left = ["docker", "run", "-d", "--name", name], set[str]()
@@ -68,7 +68,7 @@ def made(told: object, *, runtime: str, name: str, image: str, program: str) -> 
             left.add(excerpt.word(str(key)))
         else:
             words += written
-    words += [*_of_config(told, labels), *_environment(fields.words(told, "Config", "Env"))]
+    words += [*_of_config(told, labels), *_environment(json_path.words(told, "Config", "Env"))]
     return _kept([*words, "--entrypoint", program, image], left | set(_unsaid(told)))
 
 
@@ -183,12 +183,12 @@ def _devices(value: object, _told: object) -> list[str]:
 
 
 def _restart(value: object, _told: object) -> list[str]:
-    policy, most = fields.text(value, "Name"), fields.whole(value, "MaximumRetryCount")
+    policy, most = json_path.text(value, "Name"), json_path.whole(value, "MaximumRetryCount")
     return ["--restart", f"{policy}:{most}" if most else policy] if policy not in {"", "no"} else []
 
 
 def _log(value: object, _told: object) -> list[str]:
-    kind, settings = fields.text(value, "Type"), _mapping(value).get("Config") or {}
+    kind, settings = json_path.text(value, "Type"), _mapping(value).get("Config") or {}
     given = [word for name, one in settings.items() for word in ("--log-opt", f"{name}={_scalar(one)}")]
     return [*(["--log-driver", kind] if kind not in {"", "json-file"} else []), *given]
 
@@ -198,7 +198,7 @@ def _shm(value: object, told: object) -> list[str]:
 
 
 def _swap(value: object, told: object) -> list[str]:
-    memory = fields.whole(told, "HostConfig", "Memory") or 0
+    memory = json_path.whole(told, "HostConfig", "Memory") or 0
     return ["--memory-swap", _scalar(value)] if value != 2 * memory else []
 
 
@@ -231,20 +231,20 @@ _OWN: dict[str, Callable[[object, object], list[str] | None]] = {
 
 
 def _is_host(told: object, mode: str) -> bool:
-    return fields.text(told, "HostConfig", mode) == "host"
+    return json_path.text(told, "HostConfig", mode) == "host"
 
 
 def _of_config(told: object, labels: object) -> Iterator[str]:
-    config = fields.at(told, "Config")
-    hostname, user = fields.text(config, "Hostname"), fields.text(config, "User")
-    if hostname and not fields.text(told, "Id").startswith(hostname) and not _is_host(told, "NetworkMode"):
+    config = json_path.at(told, "Config")
+    hostname, user = json_path.text(config, "Hostname"), json_path.text(config, "User")
+    if hostname and not json_path.text(told, "Id").startswith(hostname) and not _is_host(told, "NetworkMode"):
         yield from ("--hostname", hostname)
     if user:
         yield from ("--user", user)
-    if (folder := fields.text(config, "WorkingDir")) not in {"", "/", "/vllm-workspace"}:
+    if (folder := json_path.text(config, "WorkingDir")) not in {"", "/", "/vllm-workspace"}:
         yield from ("-w", folder)
     for switch, name in (("-t", "Tty"), ("-i", "OpenStdin")):
-        if fields.at(config, name) is True:
+        if json_path.at(config, name) is True:
             yield switch
     for name, value in labels.items() if isinstance(labels, Mapping) else ():
         if isinstance(value, str) and not _LABELS_OF_IMAGES.match(str(name)):
@@ -253,14 +253,16 @@ def _of_config(told: object, labels: object) -> Iterator[str]:
 
 def _unsaid(told: object) -> Iterator[str]:
     """What was given beside HostConfig, and is not written."""
-    networks = fields.at(told, "NetworkSettings", "Networks")
+    networks = json_path.at(told, "NetworkSettings", "Networks")
     each = networks if isinstance(networks, Mapping) else {}
-    if len(each) > 1 or any(fields.at(one, "IPAMConfig") for one in each.values()):
+    if len(each) > 1 or any(json_path.at(one, "IPAMConfig") for one in each.values()):
         yield "Networks"
-    if fields.words(told, "Config", "Healthcheck", "Test"):
+    if json_path.words(told, "Config", "Healthcheck", "Test"):
         yield "Healthcheck"
-    given = " ".join([*fields.words(told, "HostConfig", "Binds"), *map(str, fields.rows(told, "HostConfig", "Mounts"))])
-    if any(fields.text(one, "Destination") not in given for one in fields.rows(told, "Mounts")):
+    given = " ".join(
+        [*json_path.words(told, "HostConfig", "Binds"), *map(str, json_path.rows(told, "HostConfig", "Mounts"))]
+    )
+    if any(json_path.text(one, "Destination") not in given for one in json_path.rows(told, "Mounts")):
         yield "Volumes"
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from vllm_doctor.gather import procfs, trust
 from vllm_doctor.gather.bounded import text_of_start, whole_file
 from vllm_doctor.gather.nvml_said import MISMATCH, NO_LIBRARY, SAYS, Said, parse_said
-from vllm_doctor.gather.run import NotRun, python
+from vllm_doctor.gather.processes import NotRun, python
 from vllm_doctor.records.host import Driver, Gpu
 from vllm_doctor.records.reading import Absent, Known, Reading, Unknown
 

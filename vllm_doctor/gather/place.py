@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from vllm_doctor.gather import containers, kubectl, probe, procfs, release, slurm
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.contained import (
     launch_in_container,
     no_unit,
@@ -25,7 +26,6 @@ from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.metrics import scrape_twice
 from vllm_doctor.gather.probe import CANARY_S, HTTP_S, SILENCE_S
 from vllm_doctor.gather.target import Target
-from vllm_doctor.gather.together import Task
 from vllm_doctor.launch.port import port_of
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Missing, Subject

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from vllm_doctor.gather import fields
+from vllm_doctor.gather import json_path
 from vllm_doctor.gather.bounded import json_value
 from vllm_doctor.gather.inspected import Inspected, unshelled
 from vllm_doctor.gather.launch import is_vllm
@@ -51,13 +51,13 @@ def pods(value: object) -> list[object]:
 
 def is_pod(value: object) -> bool:
     """Is this a pod, with its state?"""
-    return fields.text(value, "kind") == "Pod" and isinstance(fields.at(value, "spec"), Mapping)
+    return json_path.text(value, "kind") == "Pod" and isinstance(json_path.at(value, "spec"), Mapping)
 
 
 def is_event(value: object) -> bool:
     """Is this an event?"""
-    return fields.text(value, "kind") == "Event" or (
-        isinstance(fields.at(value, "involvedObject"), Mapping)
+    return json_path.text(value, "kind") == "Event" or (
+        isinstance(json_path.at(value, "involvedObject"), Mapping)
         and "reason" in (value if isinstance(value, dict) else ())
     )
 
@@ -67,25 +67,25 @@ def holds(value: object) -> str:
     items = _items(value)
     if any(is_pod(one) for one in items):
         return "pod"
-    kind = fields.text(value, "kind")
+    kind = json_path.text(value, "kind")
     return "events" if kind == "EventList" or any(is_event(one) for one in items) else ""
 
 
 def _items(value: object) -> list[object]:
-    return fields.rows(value, "items") if fields.text(value, "kind").endswith("List") else [value]
+    return json_path.rows(value, "items") if json_path.text(value, "kind").endswith("List") else [value]
 
 
 def events(value: object) -> tuple[Event, ...]:
     """The events in a list of them."""
     found = [
         Event(
-            reason=excerpt.word(fields.text(one, "reason")),
-            text=fields.text(one, "message") or fields.text(one, "note"),
-            count=fields.whole(one, "count") or fields.whole(one, "series", "count") or 1,
-            at=fields.moment(one, "lastTimestamp")
-            or fields.moment(one, "series", "lastObservedTime")
-            or fields.moment(one, "eventTime")
-            or fields.moment(one, "firstTimestamp"),
+            reason=excerpt.word(json_path.text(one, "reason")),
+            text=json_path.text(one, "message") or json_path.text(one, "note"),
+            count=json_path.whole(one, "count") or json_path.whole(one, "series", "count") or 1,
+            at=json_path.moment(one, "lastTimestamp")
+            or json_path.moment(one, "series", "lastObservedTime")
+            or json_path.moment(one, "eventTime")
+            or json_path.moment(one, "firstTimestamp"),
         )
         for one in _items(value)
         if is_event(one)
@@ -95,15 +95,16 @@ def events(value: object) -> tuple[Event, ...]:
 
 def containers(pod: object) -> tuple[Inspected, ...]:
     """The containers of a pod that serve vLLM, else the first; each with those before it and beside it."""
-    specs = [one for one in fields.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
+    specs = [one for one in json_path.rows(pod, "spec", "containers") if isinstance(one, Mapping)]
     every = [_seen(pod, one) for one in specs]
     ours = tuple(one for one in every if one.serves) or tuple(every[:1])
     names = {one.container.name for one in ours}
     rest = [spec for spec, one in zip(specs, every, strict=True) if one.container.name not in names]
-    before = [one for one in fields.rows(pod, "spec", "initContainers") if isinstance(one, Mapping)]
+    before = [one for one in json_path.rows(pod, "spec", "initContainers") if isinstance(one, Mapping)]
     beside = (*(_beside(pod, one, first=True) for one in before), *(_beside(pod, one, first=False) for one in rest))
     others = tuple(
-        ((*fields.words(one, "command"), *fields.words(one, "args")), _environment(one)) for one in (*before, *rest)
+        ((*json_path.words(one, "command"), *json_path.words(one, "args")), _environment(one))
+        for one in (*before, *rest)
     )
     return tuple(
         msgspec.structs.replace(one, container=msgspec.structs.replace(one.container, beside=beside), others=others)
@@ -112,7 +113,7 @@ def containers(pod: object) -> tuple[Inspected, ...]:
 
 
 def _beside(pod: object, spec: Mapping[str, object], *, first: bool) -> Beside:
-    own = fields.text(spec, "name")
+    own = json_path.text(spec, "name")
     status = _status(pod, own, "initContainerStatuses" if first else "containerStatuses")
     state, reason, error, _ = _own_state(status)
     return Beside(
@@ -122,29 +123,29 @@ def _beside(pod: object, spec: Mapping[str, object], *, first: bool) -> Beside:
         reason=reason,
         error=error,
         end=_end(status),
-        restarts=fields.whole(status, "restartCount"),
-        memory_limit=fields.quantity(spec, "resources", "limits", "memory"),
+        restarts=json_path.whole(status, "restartCount"),
+        memory_limit=json_path.quantity(spec, "resources", "limits", "memory"),
     )
 
 
 def _status(pod: object, name: str, kind: str) -> object:
-    return next((one for one in fields.rows(pod, "status", kind) if fields.text(one, "name") == name), None)
+    return next((one for one in json_path.rows(pod, "status", kind) if json_path.text(one, "name") == name), None)
 
 
 def named(pod: object) -> str:
     """NAMESPACE/NAME."""
-    space = fields.text(pod, "metadata", "namespace") or "default"
-    return f"{excerpt.name(space)}/{excerpt.name(fields.text(pod, 'metadata', 'name'))}"
+    space = json_path.text(pod, "metadata", "namespace") or "default"
+    return f"{excerpt.name(space)}/{excerpt.name(json_path.text(pod, 'metadata', 'name'))}"
 
 
 def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
-    own = fields.text(spec, "name")
+    own = json_path.text(spec, "name")
     status = _status(pod, own, "containerStatuses")
-    ready = fields.at(status, "ready")
+    ready = json_path.at(status, "ready")
     state, reason, error, started = _state(pod, status)
-    image = fields.text(spec, "image")
-    argv = unshelled((*fields.words(spec, "command"), *fields.words(spec, "args")))
-    if not fields.words(spec, "command") and not is_vllm(argv) and release_of(image) is not None:
+    image = json_path.text(spec, "image")
+    argv = unshelled((*json_path.words(spec, "command"), *json_path.words(spec, "args")))
+    if not json_path.words(spec, "command") and not is_vllm(argv) and release_of(image) is not None:
         argv = ("vllm", "serve", *argv)  # the entry point of vLLM's image
     container = Container(
         name=f"{named(pod)}/{excerpt.name(own)}",
@@ -154,28 +155,28 @@ def _seen(pod: object, spec: Mapping[str, object]) -> Inspected:
         reason=reason,
         error=error,
         end=_end(status),
-        restarts=fields.whole(status, "restartCount"),
+        restarts=json_path.whole(status, "restartCount"),
         started_at=started,
-        memory_limit=fields.quantity(spec, "resources", "limits", "memory"),
+        memory_limit=json_path.quantity(spec, "resources", "limits", "memory"),
         shm_bytes=_shm(pod, spec),
-        shares_shm=fields.at(pod, "spec", "hostIPC") is True,
+        shares_shm=json_path.at(pod, "spec", "hostIPC") is True,
         gpus=_gpus(spec),
         checks=tuple(_check(kind, probe) for name, kind in _KINDS.items() if (probe := _mapping(spec.get(name)))),
-        node=fields.text(pod, "spec", "nodeName") or None,
-        address=fields.text(pod, "status", "podIP") or None,
+        node=json_path.text(pod, "spec", "nodeName") or None,
+        address=json_path.text(pod, "status", "podIP") or None,
         ready=ready if isinstance(ready, bool) else None,
         owner=_owner(pod),
     )
-    return Inspected(container, fields.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
+    return Inspected(container, json_path.text(pod, "metadata", "uid") or container.name, argv, _environment(spec))
 
 
 def _owner(pod: object) -> str:
     """The workload that made it. A ReplicaSet is a Deployment's, under the name that the template's hash follows."""
-    for one in fields.rows(pod, "metadata", "ownerReferences"):
-        kind, name = fields.text(one, "kind").lower(), excerpt.name(fields.text(one, "name"))
-        if not kind or not name or fields.at(one, "controller") is False:
+    for one in json_path.rows(pod, "metadata", "ownerReferences"):
+        kind, name = json_path.text(one, "kind").lower(), excerpt.name(json_path.text(one, "name"))
+        if not kind or not name or json_path.at(one, "controller") is False:
             continue
-        template = fields.text(pod, "metadata", "labels", "pod-template-hash")
+        template = json_path.text(pod, "metadata", "labels", "pod-template-hash")
         if kind == "replicaset" and template and name.endswith(f"-{template}"):
             return f"deployment/{name.removesuffix(f'-{template}')}"
         return f"{excerpt.word(kind)}/{name}"
@@ -188,7 +189,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 def _state(pod: object, status: object) -> tuple[str, str, str, str | None]:
     """The state in one word, the reason and the message for it, and when the present run began."""
-    reason, message = fields.text(pod, "status", "reason"), fields.text(pod, "status", "message")
+    reason, message = json_path.text(pod, "status", "reason"), json_path.text(pod, "status", "message")
     state, word, text, started = _own_state(status)
     if state in {"running", "exited"}:
         return state, reason or word, message or text, started
@@ -196,40 +197,40 @@ def _state(pod: object, status: object) -> tuple[str, str, str, str | None]:
         return "exited", reason, message, None
     if state:
         return state, word, text, None
-    unmet = next((one for one in fields.rows(pod, "status", "conditions") if _refused(one)), None)
-    return "waiting", fields.text(unmet, "reason"), fields.text(unmet, "message"), None
+    unmet = next((one for one in json_path.rows(pod, "status", "conditions") if _refused(one)), None)
+    return "waiting", json_path.text(unmet, "reason"), json_path.text(unmet, "message"), None
 
 
 def _own_state(status: object) -> tuple[str, str, str, str | None]:
     """What a container's own status says; "" where it has none."""
-    running = fields.at(status, "state", "running")
+    running = json_path.at(status, "state", "running")
     if isinstance(running, Mapping):
-        return "running", "", "", fields.moment(running, "startedAt")
-    ended = fields.at(status, "state", "terminated")
+        return "running", "", "", json_path.moment(running, "startedAt")
+    ended = json_path.at(status, "state", "terminated")
     if isinstance(ended, Mapping):
-        began = fields.moment(ended, "startedAt")
-        return "exited", fields.text(ended, "reason"), fields.text(ended, "message"), began
-    waiting = fields.at(status, "state", "waiting")
+        began = json_path.moment(ended, "startedAt")
+        return "exited", json_path.text(ended, "reason"), json_path.text(ended, "message"), began
+    waiting = json_path.at(status, "state", "waiting")
     if isinstance(waiting, Mapping):
-        return "waiting", fields.text(waiting, "reason"), fields.text(waiting, "message"), None
+        return "waiting", json_path.text(waiting, "reason"), json_path.text(waiting, "message"), None
     return "", "", "", None
 
 
 def _refused(condition: object) -> bool:
-    return fields.text(condition, "type") == "PodScheduled" and fields.text(condition, "status") == "False"
+    return json_path.text(condition, "type") == "PodScheduled" and json_path.text(condition, "status") == "False"
 
 
 def _end(status: object) -> End | None:
     for where in ("state", "lastState"):
-        told = fields.at(status, where, "terminated")
+        told = json_path.at(status, where, "terminated")
         if isinstance(told, Mapping):
-            reason = excerpt.word(fields.text(told, "reason"))
+            reason = excerpt.word(json_path.text(told, "reason"))
             return End(
-                exit_code=fields.whole(told, "exitCode"),
+                exit_code=json_path.whole(told, "exitCode"),
                 reason=reason,
                 oom_killed=reason == "OOMKilled",
-                started_at=fields.moment(told, "startedAt"),
-                finished_at=fields.moment(told, "finishedAt"),
+                started_at=json_path.moment(told, "startedAt"),
+                finished_at=json_path.moment(told, "finishedAt"),
             )
     return None
 
@@ -237,30 +238,30 @@ def _end(status: object) -> End | None:
 def _shm(pod: object, spec: object) -> int | None:
     """The size of /dev/shm: the volume's limit (None: half of the node's memory), else what a runtime gives."""
     mount = next(
-        (m for m in fields.rows(spec, "volumeMounts") if fields.text(m, "mountPath").rstrip("/") == _SHM), None
+        (m for m in json_path.rows(spec, "volumeMounts") if json_path.text(m, "mountPath").rstrip("/") == _SHM), None
     )
     if mount is None:
         return _SHM_DEFAULT
-    wanted = fields.text(mount, "name")
-    volume = next((v for v in fields.rows(pod, "spec", "volumes") if fields.text(v, "name") == wanted), None)
-    return fields.quantity(volume, "emptyDir", "sizeLimit")
+    wanted = json_path.text(mount, "name")
+    volume = next((v for v in json_path.rows(pod, "spec", "volumes") if json_path.text(v, "name") == wanted), None)
+    return json_path.quantity(volume, "emptyDir", "sizeLimit")
 
 
 def _gpus(spec: object) -> int | None:
-    limits = _mapping(fields.at(spec, "resources", "limits"))
-    given = fields.quantity(limits, _GPU)
+    limits = _mapping(json_path.at(spec, "resources", "limits"))
+    given = json_path.quantity(limits, _GPU)
     if given is not None:
         return given
-    claimed = any(_OTHER_GPU.search(str(name)) for name in limits) or bool(fields.rows(spec, "resources", "claims"))
+    claimed = any(_OTHER_GPU.search(str(name)) for name in limits) or bool(json_path.rows(spec, "resources", "claims"))
     return None if claimed else 0
 
 
 def _check(kind: str, probe: Mapping[str, object]) -> Check:
     def number(name: str, default: int) -> int:
-        found = fields.whole(probe, name)
+        found = json_path.whole(probe, name)
         return default if found is None else found
 
-    path = fields.text(probe, "httpGet", "path")
+    path = json_path.text(probe, "httpGet", "path")
     return Check(
         kind=kind,
         delay_s=number("initialDelaySeconds", 0),
@@ -268,14 +269,16 @@ def _check(kind: str, probe: Mapping[str, object]) -> Check:
         timeout_s=number("timeoutSeconds", _TIMEOUT_S) or _TIMEOUT_S,
         failures=number("failureThreshold", _FAILURES) or _FAILURES,
         asks=excerpt.said(f"GET {path}") if path else "",
-        port=excerpt.word(str(fields.at(probe, "httpGet", "port") or fields.at(probe, "tcpSocket", "port") or "")),
+        port=excerpt.word(
+            str(json_path.at(probe, "httpGet", "port") or json_path.at(probe, "tcpSocket", "port") or "")
+        ),
     )
 
 
 def _environment(spec: object) -> dict[str, str]:
     """What is assigned in the pod's own text; what comes from a secret is not there."""
-    listed = fields.rows(spec, "env")
-    return {fields.text(one, "name"): fields.text(one, "value") for one in listed if fields.text(one, "value")}
+    listed = json_path.rows(spec, "env")
+    return {json_path.text(one, "name"): json_path.text(one, "value") for one in listed if json_path.text(one, "value")}
 
 
 def with_events(found: Iterable[Inspected], told: tuple[Event, ...]) -> tuple[Inspected, ...]:

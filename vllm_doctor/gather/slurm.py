@@ -10,7 +10,7 @@ from pathlib import Path
 from vllm_doctor.gather import containers, trust
 from vllm_doctor.gather.inspected import Inspected
 from vllm_doctor.gather.logfile import read_logs
-from vllm_doctor.gather.run import NotRun, Ran, run
+from vllm_doctor.gather.processes import NotRun, Ran, run
 from vllm_doctor.launch.command import parse_line
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.records import excerpt

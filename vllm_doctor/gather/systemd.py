@@ -12,7 +12,7 @@ from vllm_doctor.gather.bounded import text_of_start
 from vllm_doctor.gather.environment_file import environment_files
 from vllm_doctor.gather.exec_variables import expanded
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.gather.unit_files import output_path
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.host import Unit

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from vllm_doctor.gather.bounded import whole_file
 from vllm_doctor.gather.environment_file import paths
 from vllm_doctor.launch import unit_text
-from vllm_doctor.launch.words import option_text
+from vllm_doctor.launch.positions import option_text
 from vllm_doctor.records.host import OF_CONFIG_FILE, Setting, Unit
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.launch import scrub_argv, scrub_env

@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.gather import systemd
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.gather.systemd import Found
 
 _MANAGER = "org.freedesktop.systemd1"

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from vllm_doctor.gather import journal, kernel, procfs
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.gather.systemd import Found
-from vllm_doctor.gather.together import Task
 from vllm_doctor.log.match import anchors, says
-from vllm_doctor.log.read.lines import earlier_kv, log_of_lines
+from vllm_doctor.log.read.assemble import earlier_kv, log_of_lines
 from vllm_doctor.records.host import Kernel
 from vllm_doctor.records.log import EARLIER_RUN, Log, RunLines
 from vllm_doctor.records.reading import Known, Reading, Unknown

@@ -13,7 +13,7 @@ import msgspec
 
 from vllm_doctor.knowledge import parser
 from vllm_doctor.knowledge.near import near
-from vllm_doctor.knowledge.parser import keys, variables
+from vllm_doctor.knowledge.parser import environment, keys
 from vllm_doctor.knowledge.versions import FlagFact, Version, canonical, complete, env, flag, newest_known
 from vllm_doctor.launch import devices, table
 from vllm_doctor.launch.line import LaunchError, begin
@@ -76,7 +76,7 @@ def parse_launch(argv: Sequence[str], version: Version | None, around: Mapping[s
                 reading.notes.append(f"{key} is not read by vLLM {version}: {why}")
         given = {**(around or {}), **begun.env}
         for name, found, needed in (
-            *variables.unreadable(given, version),
+            *environment.unreadable(given, version),
             *devices.missing(given, reading.flags, version),
         ):
             reading.refuse(name, found, needed, Why.VALUE)

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.human_int import scaled
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.refusal import Refusal
-from vllm_doctor.launch.values import number
 from vllm_doctor.records import excerpt
 
 # What of these releases' sources was read.
@@ -21,7 +21,7 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
     """Each two that do not go together: those that were read by a person, then the release's own tests of options."""
     told = list(_read(flags, version))
     yield from told
-    from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
+    from vllm_doctor.knowledge.parser.combinations import broken  # its reader of expressions takes milliseconds
 
     named = {one.flag.lstrip("-") for one in told}
     for check in broken(
@@ -36,7 +36,7 @@ def conflicts(flags: Mapping[str, str | bool], version: Version) -> Iterator[Ref
 
 def option_value(name: str, text: str | bool, version: Version) -> object:
     """What vLLM's parser makes of a value."""
-    from vllm_doctor.knowledge.parser.checks import UnknownValue
+    from vllm_doctor.knowledge.parser.combinations import UnknownValue
 
     if isinstance(text, bool):
         return text

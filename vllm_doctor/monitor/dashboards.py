@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.figures import filled
+from vllm_doctor.monitor.over_time import filled
 from vllm_doctor.monitor.rules import selected
 
 FOLDER = Path(__file__).with_name("dashboards")

@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_doctor import __version__
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.names import MetricNames, metric_names
+from vllm_doctor.monitor.metric_names import MetricNames, metric_names
 from vllm_doctor.records import excerpt
 
 # Long window, short window, how many times too fast the budget burns, how long it must hold, severity, and the time

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from vllm_doctor.gather.bounded import whole_file
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.gather.http_config import LOOPBACK
-from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.records.finding import Diagnosis, subject
 from vllm_doctor.records.reading import Known
 from vllm_doctor.redact.visible import visible

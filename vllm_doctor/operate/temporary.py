@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.temporary import name, until
 from vllm_doctor.records.unit_name import is_service

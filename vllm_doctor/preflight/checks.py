@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from vllm_doctor.preflight.capacity import disk_space, host_memory, ports_free
 from vllm_doctor.preflight.driver import (
     branch_alive,
     branch_supports_gpus,
@@ -14,9 +15,8 @@ from vllm_doctor.preflight.driver import (
 )
 from vllm_doctor.preflight.existence import driver_released, vllm_released
 from vllm_doctor.preflight.fit import model_fits
-from vllm_doctor.preflight.records import Checked, HostToJudge
+from vllm_doctor.preflight.judged import Checked, HostToJudge
 from vllm_doctor.preflight.release import compute_capability, libc_and_python, wheel_runs_on_driver
-from vllm_doctor.preflight.room import disk_space, host_memory, ports_free
 from vllm_doctor.preflight.slices import slices_possible
 from vllm_doctor.preflight.there import models_there
 

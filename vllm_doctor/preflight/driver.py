@@ -1,7 +1,7 @@
 """The checks of the GPU, the driver and its modules: they need no driver, only the bus, the kernel and the packages."""
 
 from vllm_doctor.knowledge.compat import Fabric, PciGpu, nearest_torch, numbers
-from vllm_doctor.preflight.records import Checked, Headers, HostToJudge, Intent, Result
+from vllm_doctor.preflight.judged import Checked, Headers, HostToJudge, Intent, Result
 
 _OK, _FAIL, _WARN = Result.OK, Result.FAIL, Result.WARN
 _UNKNOWN, _SKIP = Result.UNKNOWN, Result.NOT_APPLICABLE

@@ -7,9 +7,9 @@ has the last word. What lies below or between what was published never was, and 
 from datetime import date
 
 from vllm_doctor.knowledge.compat import DriverFit, Table, nearest_torch, numbers
-from vllm_doctor.preflight import report
+from vllm_doctor.preflight import host_table
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Intent, Result
 from vllm_doctor.preflight.locks import nearest_version
-from vllm_doctor.preflight.records import Checked, HostToJudge, Intent, Result
 
 
 def driver_released(case: HostToJudge) -> Checked:
@@ -35,7 +35,7 @@ def toolkit_released(version: str, wanted: Intent, table: Table) -> Checked:
 
 def vllm_released(case: HostToJudge) -> Checked:
     """18: vLLM published this release, or somebody made its hash lock from packages that were there."""
-    name, version = report.RELEASE, case.intent.vllm_version
+    name, version = host_table.RELEASE, case.intent.vllm_version
     if not case.intent.vllm or version is None:
         return Checked(name, Result.NOT_APPLICABLE)
     known, until = case.table.wheel(version) is not None, case.table.checked

@@ -7,7 +7,7 @@ again on the host before a service is touched.
 import functools
 from typing import TYPE_CHECKING
 
-from vllm_doctor.preflight.records import Checked, HostToJudge, Instance, Result
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Instance, Result
 
 if TYPE_CHECKING:
     from vllm_doctor.plan.prediction.record import Prediction

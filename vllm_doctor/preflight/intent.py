@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from vllm_doctor.knowledge.compat import DriverFit, Table, numbers
 from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.preflight.existence import toolkit_released
-from vllm_doctor.preflight.launches import launches
-from vllm_doctor.preflight.records import (
+from vllm_doctor.preflight.judged import (
     Checked,
     Disk,
     Headers,
@@ -17,6 +16,7 @@ from vllm_doctor.preflight.records import (
     Repository,
     Result,
 )
+from vllm_doctor.preflight.launches import launches
 
 _STORE = "/var/lib/vllm-models"  # the role vllm's own default
 

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 
 from vllm_doctor.knowledge import hub, parser
-from vllm_doctor.preflight.records import Instance
+from vllm_doctor.preflight.judged import Instance
 
 # Nothing of these is memory; a key or an address need not reach the plan.
 _ASIDE = {"model", "host", "port", "served-model-name", "shutdown-timeout", "max-num-queued-reqs", "lora-modules"}

@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from vllm_doctor.knowledge.compat import DriverFit, Table, numbers
-from vllm_doctor.preflight import report
+from vllm_doctor.preflight import host_table
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Result
 from vllm_doctor.preflight.locks import Lock, nearest_version
-from vllm_doctor.preflight.records import Checked, HostToJudge, Result
 
 _OK, _FAIL, _WARN = Result.OK, Result.FAIL, Result.WARN
 _UNKNOWN, _SKIP = Result.UNKNOWN, Result.NOT_APPLICABLE
 
 
-_BUILD = report.BUILD
+_BUILD = host_table.BUILD
 _LEFT_OUT = "the driver's stage comes first: site.yml without --tags, or --tags driver"
 _BEST_FIRST = (_OK, _WARN, _UNKNOWN, _FAIL)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from vllm_doctor.preflight import report
-from vllm_doctor.preflight.records import Checked, Result
+from vllm_doctor.preflight import host_table
+from vllm_doctor.preflight.judged import Checked, Result
 from vllm_doctor.redact.launch import SHORTEST_SECRET, scrub_values
 from vllm_doctor.redact.text import scrub
 from vllm_doctor.redact.visible import visible
@@ -91,7 +91,7 @@ def human(run: Report, hidden: Collection[str]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines += ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     if run.refused:
-        lines += ["", report.table(_by_host(run.refused))]
+        lines += ["", host_table.table(_by_host(run.refused))]
     for name, host in sorted(run.hosts.items()):
         for title, texts in _parts(host):
             said = [f"  {visible(line)}" for text in texts for line in _short(text).splitlines()]

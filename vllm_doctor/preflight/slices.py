@@ -2,9 +2,9 @@
 
 import re
 
+from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.parse import parse_words
-from vllm_doctor.launch.values import number
-from vllm_doctor.preflight.records import Checked, HostToJudge, Result
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Result
 
 _NAME = "MIG layout"
 _PROFILE = re.compile(r"(?:\d+c\.)?(?P<parts>\d+)g\.\d+gb(?:[+-][a-z.]+)?|(?P<id>\d+)")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from vllm_doctor.preflight.records import Checked
+from vllm_doctor.preflight.judged import Checked
 
 _SUFFIXES = {".yml", ".yaml", ".json", ""}
 _WHOLE_FILE_VAULT = "$ANSIBLE_VAULT"

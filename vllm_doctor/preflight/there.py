@@ -1,6 +1,6 @@
 """The check of what a service reads on its host: a folder that the inventory names has to be there."""
 
-from vllm_doctor.preflight.records import Checked, HostToJudge, Result
+from vllm_doctor.preflight.judged import Checked, HostToJudge, Result
 
 _NAME = "model folder"
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vllm_doctor.knowledge.compat import nearest_torch
-from vllm_doctor.preflight import report, secrets
-from vllm_doctor.preflight.records import Checked, Result
+from vllm_doctor.preflight import host_table, secrets
+from vllm_doctor.preflight.judged import Checked, Result
 from vllm_doctor.preflight.sources import IN_INVENTORY, ON_COMMAND_LINE, Definition, Sources
 
 PLAYBOOKS = "playbooks"  # in place of a role's name: the playbooks' own (playbooks/meta/variables.yml)
@@ -190,7 +190,7 @@ class Variables:
                 variable = variable or (candidate if candidate in self._known else None)
                 if variable is not None and variable != name:
                     yield Checked(
-                        report.EXTRA_ARGUMENT,
+                        host_table.EXTRA_ARGUMENT,
                         Result.FAIL,
                         f"{flag} in {name}",
                         f"{variable}, which owns this flag",

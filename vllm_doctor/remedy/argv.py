@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from vllm_doctor.launch import table
-from vllm_doctor.launch.words import without_option
+from vllm_doctor.launch.positions import without_option
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 

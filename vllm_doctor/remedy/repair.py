@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.versions import default_port
-from vllm_doctor.launch.words import placed
+from vllm_doctor.launch.positions import placed
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair
 from vllm_doctor.records.host import OF_CONFIG_FILE, Machine, Program, Setting, Unit, WeightFiles
 from vllm_doctor.records.reading import Known

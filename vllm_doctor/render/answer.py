@@ -4,10 +4,10 @@ from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair, subj
 from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import at_once, exact
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, because, facts
-from vllm_doctor.render.words import (
+from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
     FIELD,
     HEADLINES,

@@ -9,7 +9,7 @@ import msgspec
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Direction, Severity, Verdict
 from vllm_doctor.remedy import inventory
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.template import rendered
 
 ServiceState = Literal["answered", "unreachable", "failed", "unreadable", "drained"]

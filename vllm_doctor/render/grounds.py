@@ -12,7 +12,7 @@ from vllm_doctor.render.answer import offer
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import decisive, of_the_host_alone, unseen
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import SIGNALS
+from vllm_doctor.render.vocabulary import SIGNALS
 from vllm_doctor.rules.chart import NODES
 
 # Where most figures are from: the very line that stands above them.

@@ -8,11 +8,11 @@ from vllm_doctor.records.finding import Change, Diagnosis, Memory, MemoryUse, su
 from vllm_doctor.records.verdict import Confidence, Severity, Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import memory_use
-from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.grounds import emergency
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.sentences import facts, predicted, was
 from vllm_doctor.render.template import rendered
-from vllm_doctor.render.words import SEVERITIES, by_whom, failed_while_serving, place
+from vllm_doctor.render.vocabulary import SEVERITIES, by_whom, failed_while_serving, place
 from vllm_doctor.rules.explain import meaning
 from vllm_doctor.rules.order import by_code
 

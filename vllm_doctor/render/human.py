@@ -10,7 +10,7 @@ from vllm_doctor.render.answer import answer, head, paste
 from vllm_doctor.render.grounds import grounds, not_seen, path_
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import of_the_host_alone
-from vllm_doctor.render.words import HEADLINES, SEVERITIES, SIGNALS
+from vllm_doctor.render.vocabulary import HEADLINES, SEVERITIES, SIGNALS
 
 
 def text(

@@ -7,9 +7,9 @@ from xml.etree import ElementTree as Xml
 from vllm_doctor.records.finding import Diagnosis, Finding, subject
 from vllm_doctor.records.verdict import Confidence, Verdict
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.sentences import aside, because
-from vllm_doctor.render.words import CERTAINTIES, HEADLINES
+from vllm_doctor.render.vocabulary import CERTAINTIES, HEADLINES
 
 # What `visible` leaves and XML does not have.
 _NOT_XML = re.compile("[\\ufffe\\uffff]")

@@ -8,10 +8,10 @@ from vllm_doctor.records.finding import Diagnosis, Finding, MemoryUse, subject
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import memory_use
-from vllm_doctor.render.deeds import deed
+from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.sentences import aside, because
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import (
+from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
     HEADLINES,
     SEVERITIES,

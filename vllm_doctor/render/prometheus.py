@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from vllm_doctor.monitor.host import GaugeRow
+from vllm_doctor.monitor.host_text import GaugeRow
 from vllm_doctor.records.finding import Diagnosis, Finding
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.deeds import deed
 from vllm_doctor.render.file import put
+from vllm_doctor.render.instructions import deed
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry

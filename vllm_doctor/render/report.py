@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from vllm_doctor.monitor.figures import Chart, Curve, Point
+from vllm_doctor.monitor.over_time import Chart, Curve, Point
 from vllm_doctor.render.template import rendered
 
 _WIDTH, _HEIGHT = 600.0, 150.0

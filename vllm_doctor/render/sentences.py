@@ -7,9 +7,9 @@ from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, 
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.deeds import scalar
+from vllm_doctor.render.instructions import scalar
 from vllm_doctor.render.text import figure
-from vllm_doctor.render.words import by_whom
+from vllm_doctor.render.vocabulary import by_whom
 
 _EXCEPTION = re.compile(
     r"(?<![\w.])(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)", re.DOTALL

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor import __version__
 from vllm_doctor.redact.visible import visible
-from vllm_doctor.render.deeds import scalar
+from vllm_doctor.render.instructions import scalar
 from vllm_doctor.render.text import figure
 
 if TYPE_CHECKING:

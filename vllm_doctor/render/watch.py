@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.operate.watch.figures import ServiceFigures
+from vllm_doctor.operate.watch.current import ServiceFigures
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.bar import draw
 from vllm_doctor.render.page import Page

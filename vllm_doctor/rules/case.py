@@ -5,8 +5,8 @@ from functools import cached_property
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
 from vllm_doctor.knowledge.versions import FlagFact, Version
+from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
-from vllm_doctor.launch.values import number
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun

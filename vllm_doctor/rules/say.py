@@ -8,7 +8,7 @@ from pathlib import Path
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.versions import Version
-from vllm_doctor.launch.values import typed
+from vllm_doctor.launch.numbers import typed
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case

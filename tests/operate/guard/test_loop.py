@@ -12,7 +12,7 @@ import pytest
 from tests.operate.guard.test_store import look
 from vllm_doctor.operate.guard import act, helper, restart
 from vllm_doctor.operate.guard.act import DeedEnd
-from vllm_doctor.operate.guard.explain import Explanation, beside
+from vllm_doctor.operate.guard.first_finding import Explanation, beside
 from vllm_doctor.operate.guard.loop import Guard
 from vllm_doctor.operate.guard.memory import Decision, DecisionKind
 from vllm_doctor.operate.guard.policy import Policy

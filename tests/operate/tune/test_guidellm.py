@@ -16,7 +16,7 @@ from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.tune_facts import _benchmark
 from vllm_doctor.operate.tune import guidellm as tune_guidellm
 from vllm_doctor.operate.tune.guidellm import Guidellm, find, loaded, scenario
-from vllm_doctor.operate.tune.load import LoadTarget
+from vllm_doctor.operate.tune.load_generator import LoadTarget
 
 REPORTS = Path(__file__).parent / "guidellm"
 TARGET = LoadTarget("http://127.0.0.1:8000", "tiny", 64, 8, "secret")

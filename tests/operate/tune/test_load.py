@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from vllm_doctor.operate.tune import bench as tune_bench
-from vllm_doctor.operate.tune.load import LoadTarget, drive, percentile
+from vllm_doctor.operate.tune.load_generator import LoadTarget, drive, percentile
 
 TOKENS = 5
 

@@ -5,7 +5,7 @@ import pytest
 
 from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune.decide import Limits, TrialSetting
-from vllm_doctor.operate.tune.load import LoadResult, LoadStream
+from vllm_doctor.operate.tune.load_generator import LoadResult, LoadStream
 from vllm_doctor.operate.tune.ramp import Ramp, ramp
 from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
 from vllm_doctor.operate.tune.watch import ScrapePeaks

@@ -7,8 +7,8 @@ import pytest
 
 from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.tune import unit as tune_unit
+from vllm_doctor.operate.tune.allowed import allowance
 from vllm_doctor.operate.tune.decide import TrialSetting
-from vllm_doctor.operate.tune.plan import allowance
 from vllm_doctor.operate.tune.unit import TunedUnit, TuneNotDone, changes, flag_number, trial
 from vllm_doctor.records.verdict import Direction
 
@@ -25,7 +25,7 @@ def service(tmp_path):
 @pytest.fixture
 def systemd(monkeypatch):
     """Every systemctl and systemd-run, written down instead of run."""
-    from vllm_doctor.gather.run import Ran
+    from vllm_doctor.gather.processes import Ran
 
     said = []
 

@@ -111,7 +111,7 @@ def _of_class(name: str, given: Mapping[str, object], ask: _Asked, depth: int) -
         refused = True
         yield each
     if ask.whole and not refused:
-        from vllm_doctor.knowledge.parser.checks import broken  # its reader of expressions takes milliseconds
+        from vllm_doctor.knowledge.parser.combinations import broken  # its reader of expressions takes milliseconds
 
         for check in broken({key.replace("-", "_"): value for key, value in given.items()}, at, of=name):
             yield check.names[0], excerpt.value(given[check.names[0]]), check.needed

@@ -2,14 +2,14 @@
 
 vLLM refuses some thousand combinations, each in a sentence of its own; eleven releases from 0.4.3 to 0.33.0 were read
 for how these sentences are built. They name an option as `--max-loras`, as the field `max_loras` or in words ("sleep
-mode": words.json, names.py), and say right before or after the name what is wanted ("set", "must be >=", "is not
+mode": words.json, mentions.py), and say right before or after the name what is wanted ("set", "must be >=", "is not
 supported with": wants.py).
 """
 
 import re
 from collections.abc import Callable, Iterator
 
-from vllm_doctor.knowledge.refusals.names import Mention, mentions, options_named, values_quoted
+from vllm_doctor.knowledge.refusals.mentions import Mention, mentions, options_named, values_quoted
 from vllm_doctor.knowledge.refusals.packages import Package, package
 from vllm_doctor.knowledge.refusals.wants import CLAUSES, LISTED, Wish, compared, wanted
 from vllm_doctor.knowledge.refusals.words import VllmPart, words

@@ -8,7 +8,7 @@ import msgspec
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.refusals import grammar
 from vllm_doctor.knowledge.refusals.grammar import Wants
-from vllm_doctor.knowledge.refusals.names import Mention
+from vllm_doctor.knowledge.refusals.mentions import Mention
 from vllm_doctor.records.verdict import Direction
 
 CLAUSES = Pattern(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Protocol
 
-from vllm_doctor.operate.guard.explain import Explanation
+from vllm_doctor.operate.guard.first_finding import Explanation
 from vllm_doctor.operate.guard.memory import Decision, DecisionKind
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.operate.guard.restart import Ask, NotPermitted

@@ -9,9 +9,9 @@ import msgspec
 
 from vllm_doctor.operate.guard.begin import counted, over_gap, started
 from vllm_doctor.operate.guard.dead import dead_engine, each_engine, starting
-from vllm_doctor.operate.guard.load import grown, pressed
 from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory, rested, with_said
 from vllm_doctor.operate.guard.policy import Policy
+from vllm_doctor.operate.guard.pressure import grown, pressed
 from vllm_doctor.operate.history.slope import Slope
 from vllm_doctor.records.sample import Look
 

@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.gather import kernel, look
 from vllm_doctor.operate.guard import restart
-from vllm_doctor.operate.guard.explain import Explanation, explained
+from vllm_doctor.operate.guard.first_finding import Explanation, explained
 from vllm_doctor.operate.guard.policy import Policy
 from vllm_doctor.records.reading import Known, Reading
 from vllm_doctor.records.sample import Look

@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from vllm_doctor.gather.together import Task
+from vllm_doctor.gather.concurrently import Task
 from vllm_doctor.operate.guard.act import DeedEnd, Hands, Tell, restarted, what_it_took, why_ended
 from vllm_doctor.operate.guard.decide import decide
 from vllm_doctor.operate.guard.memory import Decision, DecisionKind, UnitMemory

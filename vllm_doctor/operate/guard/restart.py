@@ -18,7 +18,7 @@ import msgspec
 
 from vllm_doctor.gather import look, systemd
 from vllm_doctor.gather.launch import is_vllm
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.gather.systemd import Found
 from vllm_doctor.operate.guard import policy as policies
 from vllm_doctor.operate.guard.decide import permitted

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from vllm_doctor.gather.unit_line import UnitLine
-from vllm_doctor.launch.words import option_text
+from vllm_doctor.launch.positions import option_text
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.unit import flag_number
 from vllm_doctor.plan.advice.recommendation import Predict

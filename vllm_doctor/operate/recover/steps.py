@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import msgspec
 
 from vllm_doctor.gather import journal, look, nvml, systemd
-from vllm_doctor.gather.run import run
+from vllm_doctor.gather.processes import run
 from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.operate.announce import announced
 from vllm_doctor.operate.guard.restart import LOCK, alone

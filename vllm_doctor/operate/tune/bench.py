@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather import trust
-from vllm_doctor.gather.run import NotRun, run
-from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
+from vllm_doctor.gather.processes import NotRun, run
+from vllm_doctor.operate.tune.load_generator import LoadResult, LoadStream, LoadTarget
 from vllm_doctor.records import excerpt
 
 # Each caller asks this many times: the first answers come together, the later ones as a service sees them.

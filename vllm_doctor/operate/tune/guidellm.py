@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.gather import trust
-from vllm_doctor.gather.run import PATH, NotRun, run
+from vllm_doctor.gather.processes import PATH, NotRun, run
 from vllm_doctor.operate.tune.bench import ROUNDS, hub
-from vllm_doctor.operate.tune.load import LoadResult, LoadStream, LoadTarget
+from vllm_doctor.operate.tune.load_generator import LoadResult, LoadStream, LoadTarget
 from vllm_doctor.records import excerpt
 
 LINE = "0.8"

@@ -13,7 +13,7 @@ import msgspec
 
 from vllm_doctor.operate.tune import state as tune_state
 from vllm_doctor.operate.tune.decide import Allowed, Limits, Measured, Stop, TrialSetting, best, following
-from vllm_doctor.operate.tune.load import LoadResult, percentile
+from vllm_doctor.operate.tune.load_generator import LoadResult, percentile
 from vllm_doctor.operate.tune.unit import OutOfTime, TuneNotDone
 from vllm_doctor.operate.tune.watch import ScrapePeaks
 

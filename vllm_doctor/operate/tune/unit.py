@@ -12,10 +12,10 @@ import msgspec
 
 from vllm_doctor.gather import systemd
 from vllm_doctor.gather.http import NoResponse, get
-from vllm_doctor.gather.run import NotRun, run
+from vllm_doctor.gather.processes import NotRun, run
 from vllm_doctor.gather.unit_line import UnitLine
 from vllm_doctor.knowledge.human_int import scaled
-from vllm_doctor.launch.words import option_text
+from vllm_doctor.launch.positions import option_text
 from vllm_doctor.operate import launch_text
 from vllm_doctor.operate.tune.decide import TrialSetting
 from vllm_doctor.records import excerpt

@@ -15,7 +15,7 @@ from functools import cache
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.parser.checks import UNKNOWN, OptionTest
+from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.launch.together import option_value

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vllm_doctor.launch.values import typed
+from vllm_doctor.launch.numbers import typed
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Finding

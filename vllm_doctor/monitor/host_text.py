@@ -168,7 +168,7 @@ def _guard(unit: str, now: float) -> Iterator[GaugeRow]:
 
 def _expiry(path: str) -> float | None:
     """When the first certificate of a file ends, seconds since the epoch."""
-    from vllm_doctor.gather.run import NotRun, run
+    from vllm_doctor.gather.processes import NotRun, run
 
     ran = run(["openssl", "x509", "-noout", "-enddate", "-in", path], deadline_s=_OPENSSL_S)
     if isinstance(ran, NotRun) or ran.code != 0:

@@ -1,6 +1,6 @@
 """The checks of what else the host must have: disk, memory, ports."""
 
-from vllm_doctor.preflight.records import Checked, Disk, HostToJudge, Result
+from vllm_doctor.preflight.judged import Checked, Disk, HostToJudge, Result
 
 _OK, _FAIL, _UNKNOWN, _SKIP = Result.OK, Result.FAIL, Result.UNKNOWN, Result.NOT_APPLICABLE
 

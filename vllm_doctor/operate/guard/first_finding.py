@@ -6,7 +6,7 @@ import sys
 import msgspec
 
 from vllm_doctor.gather.live import gather_live
-from vllm_doctor.gather.run import NotRun, python
+from vllm_doctor.gather.processes import NotRun, python
 from vllm_doctor.records.finding import MemoryUse
 from vllm_doctor.redact.text import without_secrets
 from vllm_doctor.rules.engine import diagnose
@@ -26,7 +26,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explained(unit: str) -> Explanation:
     """What the doctor says of the unit now."""
-    told = python("vllm_doctor.operate.guard.explain", unit, deadline_s=_DEADLINE_S, max_bytes=4096)
+    told = python("vllm_doctor.operate.guard.first_finding", unit, deadline_s=_DEADLINE_S, max_bytes=4096)
     if isinstance(told, NotRun) or told.code:
         return Explanation()
     try:

@@ -8,10 +8,10 @@ import msgspec
 from vllm_doctor.gather import probe
 from vllm_doctor.gather.http import Pass
 from vllm_doctor.gather.launch import parse_argv
-from vllm_doctor.operate.tune import load as tune_load
+from vllm_doctor.operate.tune import load_generator as tune_load
 from vllm_doctor.operate.tune import unit as tune_unit
 from vllm_doctor.operate.tune.decide import TrialSetting
-from vllm_doctor.operate.tune.load import Benchmark, LoadResult, LoadTarget
+from vllm_doctor.operate.tune.load_generator import Benchmark, LoadResult, LoadTarget
 from vllm_doctor.operate.tune.unit import OutOfTime, TunedUnit
 from vllm_doctor.operate.tune.watch import ScrapePeaks, Watch
 

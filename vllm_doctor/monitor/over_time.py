@@ -12,7 +12,7 @@ import msgspec
 
 from vllm_doctor.gather.http import NO_PASS, Login, Pass
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.monitor.names import metric_names
+from vllm_doctor.monitor.metric_names import metric_names
 from vllm_doctor.monitor.rules import suffixed
 from vllm_doctor.operate.history.store_format import CardMinute, Minute
 from vllm_doctor.records import excerpt

@@ -5,7 +5,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from vllm_doctor.preflight.records import Checked, Result
+from vllm_doctor.preflight.judged import Checked, Result
 
 RELEASE, BUILD, EXTRA_ARGUMENT = "vLLM release", "wheel's CUDA x driver", "extra argument"
 _HEAD = ("host", "what", "found", "needed", "do this")
