@@ -4,8 +4,12 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
+import yaml
 
 import vllm_doctor
 
@@ -68,3 +72,62 @@ def _in_several(found_in: Callable[[str], Iterator[Named]]) -> dict[Named, set[s
 
 def _by_chance() -> set[frozenset[str]]:
     return {frozenset(words) for words, _ in CHANCE}
+
+
+REPOSITORY = PACKAGE.parent
+VLLM = yaml.safe_load((REPOSITORY / "roles/vllm/defaults/main.yml").read_text(encoding="utf-8"))
+VLLM |= yaml.safe_load((REPOSITORY / "roles/vllm/vars/main.yml").read_text(encoding="utf-8"))
+# Facts of the role vllm where nothing can refer to their owner: another role runs without it, a module is copied to
+# the host alone. (the owner's value, how a copy looks, how many there are at least).
+_TEXT = r"['\"]?([^'\",}]{2,})['\"]?"  # a path; "/" alone is the root of a file system
+COPIES: list[tuple[object, tuple[str, ...], int]] = [
+    (VLLM["vllm_port"], (r"vllm_port \| default\((\d+)\)", r"merged\.get\([\"']port[\"'], (\d+)\)"), 3),
+    (
+        VLLM["vllm_root"],
+        (
+            r"vllm_root \| default\('([^']+)'\)",
+            r"\"vllm_root\"\) or \"([^\"]+)\"",
+            rf"\broot\"?: \{{\"?type\"?: \"?path\"?, \"?default\"?: {_TEXT}",
+        ),
+        7,
+    ),
+    (VLLM["vllm_models_dir"], (r"vllm_models_dir \| default\('([^']+)'\)", r"\b_STORE = \"([^\"]+)\""), 3),
+    (VLLM["__vllm_drained_file"], (r"(/etc/systemd/system/vllm\S*drained[^\s\"']*)",), 3),
+    (
+        Path(VLLM["__vllm_drained_file"]).name,
+        (r"DRAINED = \"[^\"]*/([^\"/]+)\"", r"endswith\(\"/([^\"]*drained[^\"]*)\"\)"),
+        2,
+    ),
+    (
+        "/etc/vllm",
+        (
+            r"secrets_file: (\S+)/\{\{",
+            r"\"secrets_file\": f\"([^{\"]+)/\{",
+            rf"\bsecrets\"?: \{{\"?type\"?: \"?path\"?, \"?default\"?: {_TEXT}",
+        ),
+        5,
+    ),
+    (
+        "/var/lib/vllm-doctor-roles",
+        (r"FOLDER = \"([^\"]+-roles)\"", r"default: (/\S+-roles)$", r"\"record\": f\"([^{\"]+)/\{"),
+        4,
+    ),
+]
+
+
+@cache
+def _ours() -> str:
+    rooms = ("roles", "plugins", "playbooks", "vllm_doctor/preflight", "vllm_doctor/records")
+    files = (path for room in rooms for path in sorted((REPOSITORY / room).rglob("*")))
+    return "\n".join(
+        path.read_text(encoding="utf-8")
+        for path in files
+        if path.suffix in {".py", ".yml", ".j2"} and "molecule" not in path.parts
+    )
+
+
+@pytest.mark.parametrize(("value", "patterns", "least"), COPIES, ids=[str(row[0]) for row in COPIES])
+def test_a_copy_of_a_roles_value_is_the_owners(value: object, patterns: tuple[str, ...], least: int) -> None:
+    copies = [next(filter(None, found.groups())) for found in re.finditer("|".join(patterns), _ours(), re.MULTILINE)]
+    assert len(copies) >= least
+    assert set(copies) == {str(value)}
