@@ -7,6 +7,7 @@ from tests.plan.test_plan import model, plan
 from vllm_doctor.plan.launch.parallel import Parallel, stage_layers
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
+from vllm_doctor.plan.model.experts import experts_of
 from vllm_doctor.plan.model.quantization import GGUF_BITS, Format, Scheme, gguf_bits, scheme, unquantized_format
 from vllm_doctor.plan.terms.matrices import Matrix, padded_vocab
 from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers, tensors
@@ -295,6 +296,32 @@ def test_experts_without_a_gate_have_two_matrices():
     fewer = of({**HYBRID, "n_routed_experts": 64})
     experts, routers = 2 * 64 * 2 * 2688 * 1856, 2 * 64 * 2688
     assert of(HYBRID) - fewer == pytest.approx(2 * (experts + routers), rel=3e-3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "width"),  # of all shared experts together, of two layers of experts
+    [
+        ({"n_shared_experts": 1}, 1856),
+        ({"n_shared_experts": 1, "moe_shared_expert_intermediate_size": 3712}, 3712),
+        ({"num_shared_experts": 2, "moe_shared_expert_intermediate_size": 512}, 1024),
+        ({"moe_shared_expert_intermediate_size": 3712}, 3712),  # the count is 1 where it is not given
+        ({"n_shared_experts": 0, "moe_shared_expert_intermediate_size": 3712}, 0),
+        ({"n_shared_experts": 3, "shared_expert_intermediate_size": 512}, 512),
+        ({"share_expert_dim": 5120}, 5120),
+    ],
+)
+def test_shared_experts_are_as_wide_as_their_model_names_them(changes, width):
+    a = describe(Section({**HYBRID, **changes}))
+    assert a.moe is not None
+    assert a.moe.shared_width == width
+    assert of({**HYBRID, **changes}) - of(HYBRID) == pytest.approx(2 * 2 * 2 * 2688 * width, abs=8 * MIB)
+
+
+def test_param2moe_names_the_width_of_all_shared_experts():
+    moe = {**HYBRID, "num_shared_experts": 2, "moe_shared_expert_intermediate_size": 512}
+    found = experts_of(Section(moe), 4, 1856, "param2moe")
+    assert found is not None
+    assert found.shared_width == 512
 
 
 def test_a_list_of_nemotron_h_names_mixers_below_the_backbone():

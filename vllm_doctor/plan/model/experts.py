@@ -16,6 +16,10 @@ CHOSEN_EXPERTS = (
     "moe_experts_per_token",
     "top_k",
 )
+# The width of all shared experts together (qwen2_moe.py, granitemoeshared.py, step3_text.py), and the width of one
+# (nemotron_h.py, bailing_moe.py, sarvam.py).
+ALL_SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
+EACH_SHARED = "moe_shared_expert_intermediate_size"
 
 
 def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe | None:
@@ -39,17 +43,7 @@ def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe |
             f"{text.path}: moe_intermediate_size is {text.values.get('moe_intermediate_size')!r}; needed: a whole "
             f"number"
         )
-    shared = text.whole("shared_expert_intermediate_size", "shared_intermediate_size", low=0, high=1_000_000, default=0)
-    if not shared:
-        shared = each * text.whole(
-            "n_shared_experts",
-            "num_shared_experts",
-            "num_shared_expert",
-            "moe_num_shared_experts",
-            low=0,
-            high=1000,
-            default=0,
-        )
+    shared = _shared_width(text, each, model_type)
     if model_type.startswith("llama4"):
         shared = each
     first = text.whole("first_k_dense_replace", low=0, high=layers, default=0)
@@ -77,3 +71,23 @@ def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe |
         shared_gate=model_type.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")),
         beside_mlp=model_type.startswith("gemma4"),  # gemma4.py: experts run parallel to the MLP
     )
+
+
+def _shared_width(text: Section, each: int, model_type: str) -> int:
+    """The width of the shared experts together, held as one MLP; without a name, each is as wide as an expert."""
+    total = text.whole(*ALL_SHARED, low=0, high=1_000_000, default=0)
+    if total:
+        return total
+    named = text.whole(EACH_SHARED, low=0, high=1_000_000, default=0)
+    count = text.whole(
+        "n_shared_experts",
+        "num_shared_experts",
+        "num_shared_expert",
+        "moe_num_shared_experts",
+        low=0,
+        high=1000,
+        default=1 if named else 0,
+    )
+    if named and model_type.startswith("param2moe"):
+        return named if count else 0  # param2moe.py: this name is the width of all of them there
+    return (named or each) * count
