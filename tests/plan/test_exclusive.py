@@ -61,6 +61,8 @@ GUESSED = '--speculative-config {"method":"ngram","num_speculative_tokens":3}'
         ),
         (LLAMA_8B, "-dp 2 --data-parallel-rank 1", "--data-parallel-rank", "-dp 2"),
         (LLAMA_8B, "--device-ids 0,0 -tp 2", "--device-ids", "--device-ids 0,1 -tp 2"),
+        (LLAMA_8B, "--device-ids 0,GPU-5a -tp 2", "--device-ids", "--device-ids GPU-4f,GPU-5a -tp 2"),
+        (MOE, "-dp 2 --data-parallel-rank 2", "--data-parallel-rank", "-dp 2 --data-parallel-rank 1"),
     ],
 )
 def test_what_excludes_or_needs_another_option(config, words, flag, taken):

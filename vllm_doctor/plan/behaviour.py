@@ -165,6 +165,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     four_bit_experts_on_ten_alone: bool
     checks_data_parallel_options: bool
     refuses_external_ranks_of_dense: bool
+    bounds_data_parallel_rank: bool
     refuses_growing_segments: bool
     packs_other_integers: bool
     packs_symmetric_experts: bool

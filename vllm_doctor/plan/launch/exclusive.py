@@ -43,6 +43,11 @@ def refusals(
     ids = [one.strip() for one in (flags.text("device-ids") or "").split(",") if one.strip()]
     if len(set(ids)) != len(ids):
         yield Refusal("--device-ids", ",".join(ids), "each card once")
+    elif len({one.isdigit() for one in ids}) > 1:  # _resolve_device_ids, since there is such an option
+        yield Refusal("--device-ids", ",".join(ids), "numbers alone, or UUIDs alone")
+    rank, launcher = flags.int("data-parallel-rank", 0, -(10**5), 10**5), flags.text("distributed-executor-backend")
+    if does.bounds_data_parallel_rank and par.dp > 1 and not 0 <= rank < par.dp and launcher != "external_launcher":
+        yield Refusal("--data-parallel-rank", str(rank), f"from 0 to {par.dp - 1}: ranks are counted from 0")
     transfer = flags.object("kv-transfer-config")
     grows = "expandable_segments:True" in env.get("PYTORCH_CUDA_ALLOC_CONF", "")
     pinned = flags.on("enable-sleep-mode", default=False) or flags.on("enable-cumem-allocator", default=False)
