@@ -9,6 +9,16 @@ from tests.plan.test_refused import of_the_launch as flags
 DRAFTED = '--speculative-config {"method":"ngram","num_speculative_tokens":2,"max_model_len":8192}'
 
 
+def made_up(keys):
+    """Drafts of two tokens that are taken as often as the keys say."""
+    drafts = '"method":"ngram","num_speculative_tokens":2,"rejection_sample_method":"synthetic"'
+    return f"--speculative-config {{{drafts}{keys}}}"
+
+
+RATES = made_up(',"synthetic_acceptance_rates":[0.9,0.9]')
+LENGTH = made_up(',"synthetic_acceptance_length":3')
+
+
 @pytest.mark.parametrize(
     ("config", "refused", "taken", "version"),
     [
@@ -42,6 +52,18 @@ DRAFTED = '--speculative-config {"method":"ngram","num_speculative_tokens":2,"ma
             '--pooler-config {"seq_pooling_type":"CLS"}',
             "0.33.0",
         ),
+        (LLAMA_8B, made_up(""), RATES, "0.33.0"),
+        (
+            LLAMA_8B,
+            made_up(',"synthetic_acceptance_rates":[1,1],"synthetic_acceptance_length":2'),
+            LENGTH,
+            "0.33.0",
+        ),
+        (LLAMA_8B, made_up(',"synthetic_acceptance_rates":[0.9]'), RATES, "0.33.0"),
+        (LLAMA_8B, made_up(',"synthetic_acceptance_rates":[1.1,0.9]'), RATES, "0.20.2"),
+        (LLAMA_8B, made_up(',"synthetic_acceptance_rates":[0.8,0.9]'), RATES, "0.33.0"),
+        (LLAMA_8B, made_up(',"synthetic_acceptance_length":3.1'), LENGTH, "0.33.0"),
+        (LLAMA_8B, made_up(',"synthetic_acceptance_length":0.5'), LENGTH, "0.20.2"),
         (LLAMA_8B, '--pooler-config {"normalize":true}', '--pooler-config {"use_activation":true}', "0.33.0"),
     ],
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch import synthetic
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.model.architecture import Architecture
 
@@ -29,6 +30,7 @@ def refusals(  # noqa: PLR0917
         role = _keys(flags, option).get(key)
         if role is not None and role not in known:
             yield Refusal(f"--{option}", f"{key} {role}", f"{', '.join(known[:-1])} or {known[-1]}")
+    yield from synthetic.refusals(_keys(flags, "speculative-config"))
     drafted = _keys(flags, "speculative-config").get("max_model_len")
     if isinstance(drafted, int) and drafted > length:
         yield Refusal("--speculative-config", f"max_model_len {drafted}", f"at most --max-model-len, {length}")
