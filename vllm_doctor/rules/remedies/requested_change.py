@@ -54,9 +54,10 @@ def requested_changes(case: Case, wish: Wish, told: str) -> Iterator[Change]:
     if wish.kind == "flag" and wish.direction is Direction.CHANGE and wish.exact and not wish.field and allowed(told):
         yield from (c for c in replacement(case, wish.name, told) if c is not None)
         return
-    change = (
-        _variable(case, wish, told) if wish.kind == "env" else _option(case, wish) if is_option(case, wish.name) else None
-    )
+    if wish.kind == "env":
+        change = _variable(case, wish, told)
+    else:
+        change = _option(case, wish) if is_option(case, wish.name) else None
     if change is not None:
         yield change
 
