@@ -6,11 +6,13 @@ What an option is called and how many words it takes is asked where the parser a
 import itertools
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 
 from vllm_doctor.knowledge.versions import canonical, newest_known
 from vllm_doctor.launch import table
 
 
+@lru_cache(maxsize=8192)  # each of many changes asks every word of its launch
 def option_name(word: str) -> str | None:
     """The option's long name as `Change.name` writes it (of `-tp`, `--no-x`, `--max-num-se` too), or None for another
     word."""

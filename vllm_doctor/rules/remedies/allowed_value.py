@@ -38,6 +38,11 @@ def nearest(value: str, choices: tuple[str, ...], default: object) -> str | None
     return alike[0] if alike else str(default) if str(default) in choices else None
 
 
+def meant_value(text: str) -> str | None:
+    """The listed value that is nearest to the refused one; None where none is alike."""
+    return nearest(refused(text) or "", allowed(text), None)
+
+
 def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Change | None, ...]:
     """The option with a value that is allowed, and where a later release has the refused one, that release. `needed`
     says what the release takes where that is known without a message."""

@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.refusals import Wish, words
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.allowed_value import allowed, nearest, refused, replacement
+from vllm_doctor.rules.remedies.allowed_value import allowed, meant_value, replacement
 from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing
 
 WHY = {
@@ -76,8 +76,8 @@ def _variable(case: Case, wish: Wish, told: str) -> Change | None:
     if (built_with or (fact is not None and fact.exists is False)) and wish.direction is not Direction.REMOVE:
         return None
     if wish.direction is Direction.CHANGE and (choices := allowed(told)):
-        to = nearest(refused(told) or "", choices, None)
-        return environment(wish.name, Direction.CHANGE, f"it takes one of {', '.join(choices[:12])}", to=to)
+        why = f"it takes one of {', '.join(choices[:12])}"
+        return environment(wish.name, Direction.CHANGE, why, to=meant_value(told))
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
     return environment(wish.name, direction, WHY[wish.direction], to=value_of_sentence(to))
