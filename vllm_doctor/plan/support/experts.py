@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vllm_doctor.knowledge.generations import THOR
+from vllm_doctor.knowledge.generations import BLACKWELL, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Dependence, Settings
@@ -12,8 +12,6 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import NVFP4, scheme
 from vllm_doctor.plan.support.card import methods
 
-# Consumer Blackwell and GB10: they multiply four bits themselves, with machine code of their own.
-_TWELVE = 12
 # Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
 _FLASHINFER = frozenset({9, 10, 11, 12})
 
@@ -33,7 +31,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         )
         return
     yield from _cut_scales(a, s, gpu)
-    if int(gpu.capability) != _TWELVE:
+    if int(gpu.capability) != RTX_BLACKWELL:  # and GB10: they multiply four bits, with machine code that differs
         return
     if not s.does.four_bit_experts_on_ten_alone or s.flashinfer_experts:
         return
@@ -48,16 +46,12 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         )
 
 
-# The first generation that multiplies four bits itself; Marlin runs NVFP4 on the ones before it.
-_FOUR_BITS = 10
-
-
 def _cut_scales(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
     """NVFP4 experts of which a rank holds a part of a group: their scales are counted in whole groups alone (modelopt
     and compressed_tensors_moe create_weights: size // group), so that Marlin, which runs them below compute capability
     10.0, finds too few of them for the inputs (up to 0.20 its repack takes no such size at all)."""
     par = s.parallel
-    if a.moe is None or par.expert or par.tp == 1 or a.moe.width % par.tp or int(gpu.capability or 0) >= _FOUR_BITS:
+    if a.moe is None or par.expert or par.tp == 1 or a.moe.width % par.tp or (gpu.capability or 0) >= BLACKWELL:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
     layer = min(a.moe.layers, default=0)
@@ -110,8 +104,8 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
 
 
 def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependence]:
-    """One sentence, where MXFP4 experts run on Triton's kernels if these are installed, without a look at how new the
-    card is, and else on Marlin's, which run there."""
+    """On triton_kernels, where MXFP4 experts run on them if they are installed, without a look at how new the card
+    is, and else on Marlin's, which run there."""
     if gpu is None or gpu.capability is None or gpu.capability < THOR:  # triton_kernels runs them
         return
     if s.marlin_experts and s.does.asks_for_marlin_experts:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.knowledge.generations import TURING
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 
-_TURING, _GIVES = 7.5, 65536
+# Bytes of shared memory that a Turing card gives to one kernel.
+_GIVES = 65536
 # Bytes that are asked for, by the width of a head (the next power of two) and the bytes of a value; none of the others
 # asks for more than Turing has.
 _ASKED = {(256, 4): 81920, (512, 2): 98304, (512, 4): 98304}
@@ -24,7 +26,7 @@ _FLASHINFER_BYTES = 2
 
 def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     """One sentence, where the first prompt ends the server."""
-    if gpu is None or gpu.capability != _TURING or s.engine != "V1" or not s.does.triton_tiles_of_32:
+    if gpu is None or gpu.capability != TURING or s.engine != "V1" or not s.does.triton_tiles_of_32:
         return
     if s.backend is not None and not s.backend.upper().startswith("TRITON"):
         return
@@ -34,7 +36,7 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
         if asked > _GIVES and not _by_flashinfer(s, width):
             yield (
                 f"{gpu.name}: Triton's attention asks for {asked} bytes of shared memory for heads of {width} in "
-                f"{s.dtype}, and compute capability {_TURING} gives a kernel {_GIVES}: the first prompt ends the "
+                f"{s.dtype}, and compute capability {TURING} gives a kernel {_GIVES}: the first prompt ends the "
                 f"server, if not its start"
             )
             return

@@ -18,8 +18,8 @@ _TELLS = "python -c 'import torch; print(torch.cuda.get_arch_list())' settles it
 
 
 def depends(s: Settings, gpu: Card | None) -> Iterator[Dependence]:
-    """One sentence, where some published build of torch, or all, have no code for the card. A Jetson has builds of
-    its own; what vLLM's wheel has no code for is refused."""
+    """On the build of torch, where some published one, or all, have no code for the card. A Jetson has other builds;
+    what vLLM's wheel has no code for is refused."""
     if gpu is None or gpu.capability is None or gpu.backend != "CUDA" or gpu.template == "tegra":
         return
     capability = gpu.capability

@@ -1,6 +1,6 @@
 """VD703: the build, or the compiler it uses, has no code for this generation of GPU."""
 
-from vllm_doctor.knowledge import gpus
+from vllm_doctor.knowledge import generations, gpus
 from vllm_doctor.knowledge.compat import numbers, table
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
@@ -50,7 +50,7 @@ _CHECKED = frozenset(
     {"sm-only", "devices-with", "capability-has", "flashinfer-arch", "flashinfer-cards", "ampere-needed"}
 )
 # The least compute capability that FlashInfer has kernels for.
-_FLASHINFER = 7.5
+_FLASHINFER = generations.TURING
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
 _PTXAS = "/usr/local/cuda/bin/ptxas"
@@ -195,7 +195,7 @@ def _build(case: Case) -> Change | None:
     capability = card.capability if card is not None else None
     wheels = [w for v in table().wheels() if (w := table().wheel(v)) is not None]
     fit = None
-    if capability is not None and capability >= 10.0:
+    if capability is not None and capability >= generations.BLACKWELL:
         fit = next((w for w in wheels if numbers(w.cuda)[:2] >= _BLACKWELL), None)
     elif capability is not None:
         fit = next((w for w in reversed(wheels) if float(w.compute_floor) <= capability), None)
@@ -203,7 +203,7 @@ def _build(case: Case) -> Change | None:
     if fit is None or case.version is None:
         return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, command=_ARCHITECTURES)
     right = as_version(fit.version)
-    newer = capability is not None and capability >= 10.0
+    newer = capability is not None and capability >= generations.BLACKWELL
     if case.version >= right if newer else case.version <= right:
         return None  # this release's own wheel has it: it is another build, or the card is not what failed
     way = Direction.UPGRADE if newer else Direction.CHANGE
