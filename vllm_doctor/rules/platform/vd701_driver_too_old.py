@@ -1,5 +1,6 @@
 """VD701: the driver offers an older CUDA than this build was made for."""
 
+from vllm_doctor.knowledge import generations, gpus
 from vllm_doctor.knowledge.compat import DriverFit, table
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
@@ -46,7 +47,7 @@ def judge(case: Case) -> Outcome:
                 to=table().default_driver,
                 before=case.driver.module if case.driver is not None else None,
                 inventory="nvidia_driver_version",
-                command=_install(table().default_driver),
+                command=_install(case, table().default_driver),
             ),
             _older_cuda(case, found),
         ),
@@ -54,10 +55,24 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _install(driver: str) -> str:
-    """By the branch, whose packages NVIDIA's repositories name so; the next start of the host loads it."""
+def _install(case: Case, driver: str) -> str:
+    """By the branch, whose packages NVIDIA's repositories name so; the next start of the host loads it.
+
+    Before Turing a card runs under the proprietary modules alone (NVIDIA's driver README, "Open Linux Kernel Modules");
+    WSL takes Windows' driver, and a package of Linux' overwrites its library (NVIDIA, "CUDA on WSL").
+    """
+    run = case.run
+    if run is not None and run.first("wsl-named") is not None:
+        return "nvidia-smi.exe   # in WSL the driver is that of Windows: install it there, and no Linux package here"
     branch = driver.partition(".")[0]
-    return f"apt-get install nvidia-open-{branch}   # RHEL: dnf module install nvidia-driver:{branch}-open; then reboot"
+    card = gpus.find(case.gpu_name) if case.gpu_name else None
+    proprietary = f"cuda-drivers-{branch}", f"nvidia-driver:{branch}-dkms"
+    if card is not None and card.capability is not None and card.capability < generations.TURING:
+        deb, rpm = proprietary
+        return f"apt-get install {deb}   # on the host; RHEL: dnf module install {rpm}; then reboot"
+    rpm = f"nvidia-driver:{branch}-open"
+    line = f"apt-get install nvidia-open-{branch}   # on the host; RHEL: dnf module install {rpm}; then reboot"
+    return line if card is not None else f"{line}. Cards before Turing (V100, P100): {proprietary[0]}"
 
 
 def _older_cuda(case: Case, found: str | None) -> Change | None:
@@ -119,4 +134,4 @@ def _title(found: str | None) -> str:
     return f"The driver offers CUDA {int(found) // 1000}.{int(found) % 1000 // 10}; this build needs a newer one"
 
 
-RULE = rule("VD701", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.DRIVER}), judge=judge)
+RULE = rule("VD701", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.DRIVER, Signal.GPUS}), judge=judge)
