@@ -247,7 +247,7 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
         and _call(text) is None
         and START not in text
         and not _LOOSE.match(text)
-        and not says(text, "information-line", "python-warning")
+        and not says(text, "information-line", "python-warning", "heading-of-dead-process")
     )
 
 
@@ -292,7 +292,12 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.close_link()
         crash.chained = True
     elif crash.name:
-        if crash.chained or len(crash.message) >= _MESSAGE_LINES or _C10.match(stripped):
+        if (
+            crash.chained
+            or len(crash.message) >= _MESSAGE_LINES
+            or _C10.match(stripped)
+            or says(stripped, "heading-of-dead-process")
+        ):
             return False
         crash.message.append(text)
     elif not crash.frames and not crash.links and not stripped:

@@ -22,6 +22,7 @@ _RELEASE = Pattern(
 _NEEDED = Pattern(
     r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]{1,200})[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
     r"|(?P<spec3>\w{1,200}) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
+    r"|\b(?P<spec4>[A-Z]\w{1,200}) packages (?:must be|are) installed"
     r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]{1,200})[`'\"] (?:package|module)"
 )
 _ABOUT_PACKAGES = Pattern(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)

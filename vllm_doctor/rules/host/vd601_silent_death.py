@@ -61,6 +61,11 @@ _WHO_KILLS = (
     "or kubectl describe), and give that with --kernel-log; if it did, give the host more memory, or use less of "
     "it (--cpu-offload-gb, --swap-space)"
 )
+# A signal from outside and a crash in native code look alike to the process that waits for the dead one.
+_WHAT_ENDED = (
+    "ask the kernel: journalctl -k -g 'segfault|Killed process' tells a crash in native code from a kill; "
+    "PYTHONFAULTHANDLER=1 in the environment of the next start prints the calls of a crash"
+)
 # Signals that the process's own code ends it with; the kernel's log tells nothing of them.
 _ILLEGAL = "4"
 _CRASHES = {
@@ -92,7 +97,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the server was told to stop, and killed as it took too long")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
-    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "something outside ended it"
+    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log does not tell by what"
     told = _above(run, first.index)
     if told is not None and number != "9":
         at, part, answer = told
@@ -137,7 +142,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
-        then=_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else "",
+        then=_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else _WHAT_ENDED if number is None else "",
     )
 
 

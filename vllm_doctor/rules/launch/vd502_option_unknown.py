@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.launch.numbers import typed
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -25,6 +26,8 @@ from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
 # Mistyped options whose right names are looked for; nobody mistypes more in one launch.
 _RENAMED = 4
+# A command that was given to an image whose entry point is the server already.
+_COMMANDS = frozenset({"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh", "/bin/sh"})
 
 
 def judge(case: Case) -> Outcome:
@@ -35,6 +38,8 @@ def judge(case: Case) -> Outcome:
     got = refused(case)
     if isinstance(got, NotHere | Unseen):
         return got
+    if got.words and got.words[0] in _COMMANDS:
+        return _words(got)  # what follows it are options of that command, not of the server
     if not got.unknown and (got.known or not got.words):
         return Clear("other releases have what was refused" if got.known else "no option was refused")
     if not got.unknown:
@@ -94,7 +99,7 @@ def _joined(got: RefusedOptions) -> Finding:
 
 def _words(got: RefusedOptions) -> Finding:
     """No option at all: a word too many, mostly the command itself given again to an image that already runs it."""
-    command = got.words[0] in {"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh"}
+    command = got.words[0] in _COMMANDS
     why = (
         "the entry point of the image is already the server: give arguments only, the model first"
         if command
@@ -115,9 +120,17 @@ def _right(got: RefusedOptions, why: str) -> Change:
     rest = list(got.words)
     while rest and rest[0] in {"vllm", "serve"}:
         rest.pop(0)
+    if rest and rest[0] in _COMMANDS:
+        alone = f"{why}; a shell or another program is named with --entrypoint, before the image"
+        told = (
+            f"docker run --entrypoint {rest[0].rpartition('/')[2]} IMAGE ARGUMENTS   # a pod: command: instead of args:"
+        )
+        return thing(ChangeKind.OS, "command", Direction.CHANGE, alone, command=told)
     if not rest or len(rest) == len(got.words):
         return thing(ChangeKind.OS, "command", Direction.CHANGE, why)
-    return thing(ChangeKind.OS, "arguments", Direction.CHANGE, why, to=" ".join(rest))
+    # `vllm serve` takes the model as its first word; api_server.py of most releases as an option alone.
+    option = any(says(shown.excerpt, "refused-by-api-server") for shown in got.evidence)
+    return thing(ChangeKind.OS, "arguments", Direction.CHANGE, why, to=" ".join(["--model", *rest] if option else rest))
 
 
 RULE = rule("VD502", reads=frozenset({Signal.LOG, Signal.VERSION, Signal.LAUNCH}), judge=judge)

@@ -16,7 +16,7 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
 from vllm_doctor.rules.remedies.layer import answer_of, layer
 from vllm_doctor.rules.remedies.own_words import own_words
-from vllm_doctor.rules.remedies.refusal import asked, asks_by_name
+from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, packages
 from vllm_doctor.rules.remedies.refused_value import accepted_value, visible_devices
 from vllm_doctor.rules.remedies.refused_value_title import named_by_message, refused_option
 from vllm_doctor.rules.remedies.sentence import problem
@@ -88,6 +88,8 @@ def judge(case: Case) -> Outcome:
         fault = root
     if likely and own_words(case, fault, None) and not asked(case, fault):
         return Clear("a check without a sentence failed, which is its own best name")
+    if likely and packages(case, fault):
+        return Clear("the sentence asks for a package, which an option only needs")
     if likely and _of_a_kernel(case, fault):
         return Clear("a kernel's own check failed, and its part names it")
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):

@@ -8,10 +8,12 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = ("address-in-use",)
+# NCCL tells its last error below its own message.
+_OF_NCCL = frozenset({"nccl-any", "nccl-internal", "nccl-system", "nccl-unhandled"})
 
 
 def judge(case: Case) -> Outcome:
@@ -19,6 +21,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
+    if fault.ids & _OF_NCCL:
+        return Clear("NCCL could not bind a socket of its own; the server's port is another")
     told = fault.fields("address-in-use")
     if socket := told.get("socket"):
         return _socket(case, fault, socket)

@@ -23,6 +23,8 @@ _ENCODINGS = "/etc/vllm/encodings"
 _O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktoken"
 # What the hub's client raises of the disk, of a name or of a configuration, without asking anybody (its errors.py).
 _OF_THE_DISK = ("Cache", "CorruptedCache", "DDUF", "StrictDataclass", "Safetensors", "NotASafetensors")
+# What vLLM fetches images, audio and video with (connections.py); the hub's client never does.
+_MEDIA = "aiohttp."
 # Whose exceptions mean the network whatever they say.
 _CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
 
@@ -75,6 +77,8 @@ def judge(case: Case) -> Outcome:
     asked = fault.crash is not None and any(says(file, "call-of-an-api-client") for file in fault.crash.files)
     if asked or (case.run is not None and case.run.client is not None):
         return NotHere("a client of the server wrote this")
+    if fault.crash is not None and fault.crash.root.name.startswith(_MEDIA):
+        return NotHere("the server fetched a file that a request names")
     why = _why(case, fault)
     return finding(
         RULE,

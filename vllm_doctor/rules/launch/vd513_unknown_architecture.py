@@ -1,11 +1,13 @@
 """VD513: the architecture of the model is not known to this vLLM or its transformers."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -14,8 +16,10 @@ from vllm_doctor.rules.gates.fallback import architecture_of, on_transformers_co
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.python_environment import ON_LINUX
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
+_MODELS: Final = "vllm.model_executor.models.registry"
 NEWER: Final = "a newer release knows more architectures, and installs a newer `transformers`"
 
 
@@ -26,8 +30,8 @@ def judge(case: Case) -> Outcome:
         return _fallen_back(case) or fault
     if fault.ids & {"module-missing", "import-name", "symbol-undefined"}:
         return Clear("an import failed while vLLM inspected the architecture")
-    if fault.ids & frozenset(ARCHITECTURE) == {"arch-inspect"}:
-        return _not_imported(case, fault)
+    if fault.ids & frozenset(ARCHITECTURE) == {"arch-inspect"} or _listed(fault):
+        return _crashed(case, fault) or _not_imported(case, fault)
     # Transformers reads GGUF files of fewer architectures than vLLM serves.
     gguf = "arch-gguf" in fault.ids
     return finding(
@@ -47,16 +51,62 @@ def _other_files(case: Case) -> Change | None:
     return set_flag(case, "model", None, Direction.CHANGE, why)
 
 
+def _listed(fault: Fault) -> bool:
+    """Older releases say "not supported" of an architecture that they list as supported: the process that was to
+    inspect it failed (model_executor/models/registry.py, before "failed to be inspected")."""
+    told = fault.fields("arch-unsupported")
+    wanted = told.get("architectures", "").strip("'")
+    return bool(wanted) and f"'{wanted}'" in told.get("supported", "")
+
+
+def _crashed(case: Case, fault: Fault) -> Finding | None:
+    """The process that imports the model's code was ended by a signal: native code that it loaded crashed."""
+    run = case.run
+    at = next((hit for hit in run.all("inspection-signal") if hit.index < fault.index), None) if run else None
+    if run is None or at is None:
+        return None
+    neo = run.first("intel-runtime-abort")
+    return finding(
+        RULE,
+        title=f"The process that inspects the model's code crashed ({at.fields['signal']})",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(*((case.line(neo.index),) if neo is not None else ()), case.line(at.index)),
+        changes=(
+            thing(
+                ChangeKind.PACKAGE,
+                "intel-compute-runtime",
+                Direction.CHANGE,
+                "Intel's compute runtime gave up in its own code: install a kernel driver and a compute runtime "
+                "(libze-intel-gpu1, intel-opencl-icd) of one release that names this card",
+                command="dpkg -l | grep -E 'intel-opencl-icd|libze'; uname -r; clinfo -l",
+            )
+            if neo is not None
+            else thing(
+                ChangeKind.PACKAGE,
+                "python-env",
+                Direction.REPAIR,
+                "run what crashed by hand: the last library that it loads before the signal is the one to replace",
+                command=f"python -X faulthandler -c 'import {_MODELS}'",
+            ),
+            upgrade(case, NEWER) if neo is None else None,
+        ),
+        refute="the same command ends without a signal when it is run by hand",
+    )
+
+
 def _not_imported(case: Case, fault: Fault) -> Finding:
     """The release has a file for the architecture, and importing it failed; why stands in lines that are cut off."""
+    windows = any(says(file, "call-of-windows") for file in _files_before(case, fault))
     wanted = f"vllm=={case.version}" if case.version is not None else "vllm==VERSION"
     return finding(
         RULE,
         title="The code of the model's architecture could not be imported",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
-        evidence=shown(case, fault, "arch-inspect"),
+        evidence=shown(case, fault, "arch-inspect", "arch-unsupported"),
         changes=(
+            ON_LINUX if windows else None,
             thing(
                 ChangeKind.PACKAGE,
                 "python-env",
@@ -68,6 +118,13 @@ def _not_imported(case: Case, fault: Fault) -> Finding:
         ),
         refute="a line above names the import that failed",
     )
+
+
+def _files_before(case: Case, fault: Fault) -> Iterator[str]:
+    """The files of the calls up to this failure."""
+    for earlier in case.run.faults if case.run is not None else ():
+        if earlier.index <= fault.index:
+            yield from earlier.files
 
 
 def _fallen_back(case: Case) -> Finding | None:

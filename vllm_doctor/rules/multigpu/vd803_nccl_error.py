@@ -1,5 +1,7 @@
 """VD803: NCCL, Gloo or vLLM's own all-reduce could not set up or use the paths between the ranks."""
 
+from vllm_doctor.knowledge import kernels
+from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -78,6 +80,8 @@ def judge(case: Case) -> Outcome:
             refute=_REFUTE,
         )
     own = _own(fault)
+    if fault.ids & frozenset(_IDS) == {"ordinal-peer"} and not own:
+        return _no_peer(case, fault)
     afar = not own and "gloo" not in fault.ids and between_hosts(case)
     return finding(
         RULE,
@@ -115,6 +119,34 @@ def judge(case: Case) -> Outcome:
         ),
         refute=_REFUTE,
     )
+
+
+def _no_peer(case: Case, fault: Fault) -> Finding:
+    """CUDA itself says so of a call that is not NCCL's: a kernel that reads another GPU's memory directly, as vLLM's
+    all-reduce does, and what is fused with it."""
+    return finding(
+        RULE,
+        title="A kernel reads another GPU's memory directly, which these GPUs do not allow",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            set_flag(
+                case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's"
+            ),
+            _unfused(case),
+        ),
+        refute="nvidia-smi topo -p2p r shows OK between all GPUs of the launch",
+    )
+
+
+def _unfused(case: Case) -> Change | None:
+    """The pass that fuses the all-reduce with what follows it, off, where the release has it."""
+    if not kernels.has("pass_config", "fuse_allreduce_rms", case.version or newest_known()):
+        return None
+    why = "the kernel that is the all-reduce and the normalisation in one reads the other GPUs' memory, too"
+    to = '{"pass_config": {"fuse_allreduce_rms": false}}'
+    return thing(ChangeKind.FLAG, "compilation-config", Direction.SET, why, to=to)
 
 
 def _no_memory(case: Case, fault: Fault) -> int | None:
