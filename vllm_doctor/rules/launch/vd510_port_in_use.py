@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return fault
     if fault.ids & _OF_NCCL:
-        return Clear("NCCL could not bind a socket of its own; the server's port is another")
+        return Clear("NCCL could not bind its socket; the server's port is another")
     told = fault.fields("address-in-use")
     if socket := told.get("socket"):
         return _socket(case, fault, socket)
