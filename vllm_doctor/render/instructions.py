@@ -27,6 +27,7 @@ _DEEDS = {
     "container-command": "name a program that the image has",
     "container-devices": "{to}",
     "container-gpus": "give the container its GPUs",
+    "process-gpus": "give the process a GPU",
     "container-memory": "raise the container's memory limit to {to}",
     "container-shm": "{to}",
     "container-toolkit": "enable GPUs in the container runtime",

@@ -23,6 +23,9 @@ _IDS = (
     "devices-busy",
     "gpu-lost",
 )
+# vLLM asks the library of each maker for its devices (NVML, amdsmi; platforms/__init__.py) and found none. NVML does
+# not read CUDA_VISIBLE_DEVICES.
+_PLATFORM = frozenset({"device-type", "device-empty"})
 
 
 def judge(case: Case) -> Outcome:
@@ -31,7 +34,7 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return _no_platform(case) or fault
     managed = _fabric(case)
-    other = _other_build(case) if fault.ids & {"device-type", "device-empty"} else None
+    other = _other_build(case) if fault.ids & _PLATFORM else None
     return finding(
         RULE,
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
@@ -39,6 +42,7 @@ def judge(case: Case) -> Outcome:
         evidence=(*shown(case, fault, *_IDS), *managed),
         changes=(
             other,
+            _given() if fault.ids & _PLATFORM and other is None else None,
             thing(
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
@@ -84,8 +88,7 @@ def judge(case: Case) -> Outcome:
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",
             )
-            if fault.ids
-            & {"no-gpus", "no-device-detected", "cuda-init-failed", "device-type", "device-empty", "devices-busy"}
+            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"}
             else None,
             thing(
                 ChangeKind.OS,
@@ -123,19 +126,24 @@ def _no_platform(case: Case) -> Finding | None:
     told = run.last("no-platform") if run is not None else None
     if run is None or told is None or run.served() or run.miles or run.root is not None:
         return None
-    why = (
-        "no GPU was given to this process: in a pod set nvidia.com/gpu under resources.limits, and "
-        "runtimeClassName nvidia where that is not the node's default; docker --gpus all; podman --device "
-        "nvidia.com/gpu=all; on a host the driver"
-    )
-    see = "nvidia-smi; VLLM_LOGGING_LEVEL=DEBUG vllm serve …   # says for each platform why it was not taken"
     return finding(
         RULE,
         confidence=Confidence.LIKELY,
         evidence=(case.line(told.index),),
-        changes=(thing(ChangeKind.OS, "container-gpus", Direction.ADD, why, command=see),),
+        changes=(_given(),),
         refute="the start goes on after this line, or it is vLLM's build for CPUs or another maker without its package",
     )
+
+
+def _given() -> Change:
+    """The devices that a process was not given, and how vLLM says why it took no platform."""
+    why = (
+        "no GPU was given to this process: on a host load the driver; docker --gpus all; podman --device "
+        "nvidia.com/gpu=all; a pod's limit nvidia.com/gpu, and runtimeClassName nvidia where that is not the default. "
+        "Another maker's GPU needs another build of vLLM"
+    )
+    see = "nvidia-smi; VLLM_LOGGING_LEVEL=DEBUG vllm serve …   # says for each platform why it was not taken"
+    return thing(ChangeKind.OS, "process-gpus", Direction.ADD, why, command=see)
 
 
 def _devices(case: Case) -> str | None:
