@@ -1,5 +1,6 @@
 """VD103: memory became free while vLLM measured its own peak, so the measurement is void."""
 
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -10,7 +11,10 @@ from vllm_doctor.rules.gates.named_fault import exception_line
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.say import finding, gib, thing, upgrade
+from vllm_doctor.rules.say import finding, gib, thing, upgrade, upgrade_to
+
+# The first release that goes on where the free memory is the same before and after.
+_EQUAL_PASSES = Version((0, 16))
 
 
 def judge(case: Case) -> Outcome:
@@ -32,6 +36,18 @@ def judge(case: Case) -> Outcome:
             refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
             then="find the device on which the model was loaded: the program that embeds vLLM may have moved the "
             "model to another GPU, or patched the call that measures",
+        )
+    if _none_was_freed(root.fields("profile-free-rose")):
+        strict = case.version is not None and case.version < _EQUAL_PASSES
+        why = "up to 0.15.1 the start ends where as much memory is free after the profile run as before it"
+        return finding(
+            RULE,
+            title="The profile run left as much memory free as it found",
+            confidence=Confidence.LIKELY if strict else Confidence.POSSIBLE,
+            evidence=(case.line(at),),
+            changes=(upgrade_to(case, _EQUAL_PASSES, why),),
+            refute="the same failure happens with vLLM 0.16.0 or newer",
+            then="find the device on which the model was loaded, or what frees memory while it is measured",
         )
     if case.weights_gib == 0:
         return finding(
@@ -102,6 +118,12 @@ def _taken_in_sleep(case: Case, root: Fault) -> Finding:
 def _nothing_moved(fields: dict[str, str]) -> bool:
     """To the byte the same before and after: no process took or gave back anything."""
     return fields.get("unit") != "GiB" and fields.get("initial") == fields.get("current") is not None
+
+
+def _none_was_freed(fields: dict[str, str]) -> bool:
+    """As printed the same before and after: what was freed is below the last digit, and an equal value failed too as
+    long as vLLM asked for less (`>`, gpu_worker.py up to 0.15.1; `>=` from 0.16.0 on, after vllm#33358 on XPU)."""
+    return fields.get("unit") == "GiB" and fields.get("initial") == fields.get("current")
 
 
 def _sum(fields: dict[str, str]) -> tuple[Arithmetic, ...]:
