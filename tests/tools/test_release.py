@@ -745,6 +745,17 @@ class ModelConfig:
         (todo,) = release._by_hand(None, new, tmp_path)
         assert todo.startswith("pytest ")
 
+    def test_a_span_that_no_source_can_extend_is_counted_apart(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """`call-of-v1` names a file in a traceback: that a source does not say it is no change of a release."""
+        monkeypatch.setattr(release, "_newest_two", lambda: ("0.32.0", "0.33.0"))
+        monkeypatch.setattr(release, "_extended", lambda *_: ({}, {}, ["call-of-v1", "ray-node-empty"]))
+        assert release.spans() == 0
+        _, otherwise, apart = capsys.readouterr().out.splitlines()
+        assert otherwise.endswith("not at all: ray-node-empty")
+        assert apart.startswith("1 more end with 0.32.0: neither source holds their text")
+
     def test_a_release_that_cannot_be_locked_says_why_once(self, tmp_path: Path) -> None:
         (tmp_path / "docs").mkdir()
         (tmp_path / "docs" / "support.md").write_text("| 0.33.0 | no lock: it asks for a certifi that is not there |\n")
