@@ -110,7 +110,7 @@ def test_good_variables_draw_no_complaint(inventory: Inventory) -> None:
             "variable type",
             "group_vars/gpu.yml:1: write a list, in brackets: vllm_extra_args: [",
         ),
-        ("vllm_port: 1\nvllm_port: 2\n", "variable twice", "group_vars/gpu.yml:2: remove one of both"),
+        ("vllm_port: 1\nvllm_port: 2\n", "variable twice", "group_vars/gpu.yml:2: remove one of the two"),
         ("vllm_prot: 1\n", "variable name", "group_vars/gpu.yml:1: write vllm_port"),
         ("VLLM_VERSION: '1'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),
         ("vllm-version: '1'\n", "variable name", "group_vars/gpu.yml:1: write vllm_version"),

@@ -84,8 +84,8 @@ def _answered(argv: list[str]) -> int:
 def _too_much(of_what: str) -> int:
     """Nothing was judged to its end, so nothing is said of the service."""
     _complain(
-        f"not judged: it takes more than {of_what}, which no usual log, bundle or model needs: give less of it "
-        "(a log's last part: tail -n 20000), and report what it was"
+        f"not judged: the input takes more than {of_what}, which no usual log, bundle or model needs: give less "
+        "(a log's last part: tail -n 20000), and report what you gave"
     )
     return Exit.INCOMPLETE
 

@@ -217,7 +217,7 @@ class _Reading:
 
     def _no(self, bare: str, name: str, value: str | None, fact: FlagFact | None) -> None:
         if value is not None and (self.version is None or table.own(self.version)):
-            self.refuse(bare, excerpt.value(value), "no value: it is a switch")
+            self.refuse(bare, excerpt.value(value), "no value (a switch)")
         if self.version is not None and fact is not None and f"no-{name}" not in table.names(self.version):
             instead = f"a release where --{name} can be switched off this way; here leave it out"
             self.refuse(bare, "this spelling", instead, Why.UNKNOWN)
@@ -249,8 +249,8 @@ class _Reading:
             if not strict and following is not None and following.lower() in {"true", "false"}:
                 value, self._at = following, self._at + 1
         elif self.version is not None and table.own(self.version):
-            off = f", or --no-{name}" if f"no-{name}" in table.names(self.version) else ""
-            self.refuse(f"--{name}", excerpt.value(value), f"no value: it is a switch{off}")
+            off = f", off: --no-{name}" if f"no-{name}" in table.names(self.version) else ""
+            self.refuse(f"--{name}", excerpt.value(value), f"no value (a switch{off})")
         elif value.lower() not in _BOOLEANS:
             self.refuse(f"--{name}", excerpt.value(value), "no value, or true or false")
         self.flags[name] = True if value is None else _BOOLEANS.get(value.lower(), True)

@@ -37,8 +37,8 @@ def another_server(run: AnalysedRun) -> str | None:
         if not ready and not _left_out(run, begun.index, serves.index):
             number = run.lines[serves.index].number
             return (
-                f"line {number} is of a server that serves, and the start above it has not come so far: another server "
-                "writes into the same text; give each one's log alone"
+                f"line {number} is of a server that serves, and the start above it has not reached that phase: another "
+                "server writes into the same text; give the log of one server alone"
             )
     return None
 

@@ -176,7 +176,7 @@ class Variables:
             first = seen.setdefault((item.path, item.variable), item.line)
             if first != item.line and {"group_vars", "host_vars"} & {*item.path.parts}:
                 found, action = f"{item.variable} in lines {first} and {item.line}", f"{item.at(self._sources.base)}"
-                yield Checked("variable twice", Result.FAIL, found, "one line", f"{action}: remove one of both")
+                yield Checked("variable twice", Result.FAIL, found, "one line", f"{action}: remove one of the two")
 
     def _shadows(self, values: Mapping[str, object], places: Mapping[str, Definition]) -> Iterator[Checked]:
         for name in sorted(values):
@@ -276,7 +276,7 @@ def _type_problem(option: Option, value: object) -> tuple[str, str] | None:
         one = replace(option, kind=option.elements, elements="", choices=())
         problem = next(filter(None, (_type_problem(one, item) for item in value)), None)
         if problem is not None:
-            return f"a list, each of it {problem[0]}", f"in each entry {problem[1]}"
+            return f"a list, each entry {problem[0]}", f"in each entry {problem[1]}"
     if option.choices and not isinstance(value, list) and value not in option.choices:
         close = nearest_torch(str(value), tuple(str(choice) for choice in option.choices))
         return "one of " + ", ".join(map(str, option.choices)), f"write {close}" if close else "choose one of them"

@@ -284,7 +284,7 @@ def planner(q: Question) -> Planner:
     if card is not None and total is not None:
         notes += _carded(q, card, total)
     if said is not None and said != total:
-        notes.append(f"of the {said:g} GiB that nvidia-smi tells the driver keeps a part: planned with {total:g}")
+        notes.append(f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}")
     notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]
     draft = _drafter(q)
     s = resolve(line, version, arch, card, total, q.gpus, draft)

@@ -98,8 +98,8 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     if gpu is not None and gpu.capability is not None and _without_gate(a, s) and int(gpu.capability) in _FLASHINFER:
         yield (
             f"quantized experts without a gate, as {a.name or a.model_type} has, run in vLLM {s.version} on "
-            f"FlashInfer's kernel alone: whether that is installed and takes their scales no launch shows, and the "
-            f"start ends if not; 0.16.0 has others"
+            f"FlashInfer's kernel alone; the launch does not show whether FlashInfer is installed and takes their "
+            f"scales. If not, the start ends; 0.16.0 has other kernels"
         )
 
 
@@ -114,8 +114,8 @@ def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependen
         yield Dependence(
             "whether triton_kernels is installed",
             f"with it {s.version} runs MXFP4 experts on kernels that fail on "
-            f"compute capability {gpu.capability}, without it on Marlin's, which do. `pip show triton_kernels` settles "
-            f"it; 0.12.0 takes Marlin's there",
+            f"compute capability {gpu.capability}, without it on Marlin's, which work. `pip show triton_kernels` "
+            f"settles it; 0.12.0 takes Marlin's there",
         )
 
 

@@ -70,15 +70,15 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         pass  # said already
     elif _lacks(a, s) and a.name in _BY_PLUGIN and s.does.names_bart_plugin:
         yield (
-            f"vLLM {s.version} leaves {a.name} to a plugin (https://github.com/vllm-project/bart-plugin): whether that "
-            f"is installed no launch shows, and no start of it was compared with a plan"
+            f"vLLM {s.version} leaves {a.name} to a plugin (https://github.com/vllm-project/bart-plugin): the launch "
+            f"does not show whether it is installed, and no start of it was compared with a plan"
         )
     elif _lacks(a, s):
         yield f"vLLM {s.version} has no model code for {a.name}{_when(table, a.name, s.version)}"
     elif a.encoder_decoder and a.model_type != "whisper":
         yield f"{a.name or a.model_type} has an encoder and a decoder: no start of one was compared with a plan"
     elif a.model_type in WEIGHED:
-        yield f"of {a.name} the weights and the KV cache are planned, not what its images take in the profile run"
+        yield f"the plan has the weights and the KV cache of {a.name}, without the memory of images in the profile run"
     elif not a.known:
         yield f"no start of model_type {a.model_type or '(none)'} was compared with a plan"
     if s.gguf is not None and s.does.gguf_by_plugin:

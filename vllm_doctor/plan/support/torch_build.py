@@ -29,12 +29,12 @@ def depends(s: Settings, gpu: Card | None) -> Iterator[Dependence]:
     if found.other is None:
         yield Dependence(
             _BUILD,
-            f"no published one of {found.torch} has code for compute capability {capability}, "
+            f"no published build of {found.torch} has code for compute capability {capability}, "
             f"which CUDA compiles for from 12.8 on; a build from source may. {_TELLS}",
         )
         return
     yield Dependence(
         _BUILD,
-        f"of {found.torch} only the one for CUDA {found.other} has code for compute capability "
-        f"{capability}; the Python index has the one for CUDA {found.cuda}, vLLM's image the other. {_TELLS}",
+        f"only the build of {found.torch} for CUDA {found.other} has code for compute capability {capability}; "
+        f"the Python index has the build for CUDA {found.cuda}, vLLM's image the other. {_TELLS}",
     )

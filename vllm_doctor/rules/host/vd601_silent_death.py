@@ -58,8 +58,8 @@ _SIGNALS = {
 # Nothing but the kernel, a container's runtime or a person sends it; the first is the most frequent by far.
 _WHO_KILLS = (
     "ask the kernel whether the host's memory ran out: journalctl -k -g 'Killed process' (a container: docker inspect "
-    "or kubectl describe), and give that with --kernel-log; if it did, give the host more memory, or use less of "
-    "it (--cpu-offload-gb, --swap-space)"
+    "or kubectl describe), and give that with --kernel-log; if memory ran out, give the host more, or use less of "
+    "its memory (--cpu-offload-gb, --swap-space)"
 )
 # A signal from outside and a crash in native code look alike to the process that waits for the dead one.
 _WHAT_ENDED = (
@@ -94,7 +94,7 @@ def judge(case: Case) -> Outcome:
     number = signal_of(first)
     ending = next((i for i in range(first.index) if says(run.lines[i].text, "uvicorn-stops")), None)
     if number == "9" and ending is not None and run.served(until=ending):
-        return NotHere("the server was told to stop, and killed as it took too long")
+        return NotHere("the server was told to stop, took too long, and was killed")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
     how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log does not tell by what"

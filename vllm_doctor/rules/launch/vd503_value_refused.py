@@ -87,11 +87,11 @@ def judge(case: Case) -> Outcome:
             return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
         fault = root
     if likely and own_words(case, fault, None) and not asked(case, fault):
-        return Clear("a check without a sentence failed, which is its own best name")
+        return Clear("an assertion without a message failed, and the asserted expression names the failure")
     if likely and packages(case, fault):
-        return Clear("the sentence asks for a package, which an option only needs")
+        return Clear("the message asks for a package that an option needs")
     if likely and _of_a_kernel(case, fault):
-        return Clear("a kernel's own check failed, and its part names it")
+        return Clear("a kernel's check failed, and its part of vLLM names the failure")
     if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
         return Clear("vLLM names the failed part, and its message asks for no option")
     if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
@@ -99,7 +99,7 @@ def judge(case: Case) -> Outcome:
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
         return Clear("another program checked its own value with pydantic")
     if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_a_request(fault):
-        return Clear("the value is of a request or of its answer, not of the launch")
+        return Clear("the value belongs to a request or to an answer, not to the launch")
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""

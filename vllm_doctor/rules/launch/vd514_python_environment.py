@@ -108,7 +108,7 @@ def judge(case: Case) -> Outcome:
             confidence=Confidence.LIKELY,
             evidence=(exception_line(case, fault),),
             changes=(whole_again(torn), fresh_environment(case)),
-            refute="the file is there, and another user than the service's reads it",
+            refute="the file exists, and a user other than the service's can read it",
         )
     if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
         return NotHere("no import failed")

@@ -24,7 +24,7 @@ _ADAPTER = thing(
     ChangeKind.OS,
     "adapter",
     Direction.CHANGE,
-    "an adapter made for this very model (its size, its release), or merged into it: two widths were compared",
+    "use an adapter that was made for this model (its size, its release): the message compares two widths",
     command="grep -E 'base_model|target_modules|\"r\"' ADAPTER/adapter_config.json",
 )
 

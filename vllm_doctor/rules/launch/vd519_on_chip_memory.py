@@ -130,8 +130,8 @@ def _smaller_page(case: Case) -> tuple[Change | None, ...]:
     if not _SMALL_PAGES < longest <= _LONGEST_PAGED:
         return ()
     why = (
-        f"the kernel holds whole pages in the core's memory, and a page is a 16th of max_model_len: of {_SMALL_PAGES} "
-        f"tokens it is a quarter of the largest; above {_LONGEST_PAGED} it is the smallest again"
+        f"the kernel keeps whole pages in the core's memory, and a page has max_model_len / 16 tokens: at "
+        f"{_SMALL_PAGES} a page is a quarter of the largest; above {_LONGEST_PAGED} vLLM takes the smallest page"
     )
     return (set_flag(case, "max-model-len", _SMALL_PAGES, Direction.LOWER, why),)
 

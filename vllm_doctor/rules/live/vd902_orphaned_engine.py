@@ -48,7 +48,7 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "orphaned-engine",
                 Direction.STOP,
-                f"look at them (ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')}), then: kill {pids}. "
+                f"check these processes (ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')}), then kill {pids}. "
                 "KillMode=mixed in the unit ends such processes with the server",
                 command=f"ps -o pid,ppid,lstart,cmd -p {pids.replace(' ', ',')} && kill {pids}",
             ),

@@ -113,8 +113,8 @@ def _other_build(case: Case) -> Change | None:
     if run is None or run.last("no-platform") is None or of_driver or not library.startswith(CUDA_LIBRARIES):
         return None
     why = (
-        f"this wheel is built for CUDA, whose {library} is not here, and vLLM sees no NVIDIA GPU: with an AMD or Intel "
-        "GPU, or none, install the build for it (ROCm, XPU, CPU); with an NVIDIA GPU, its driver, and this wheel again"
+        f"this wheel is built for CUDA, whose {library} is not here, and vLLM sees no NVIDIA GPU: for an AMD or Intel "
+        "GPU, or none, install that build (ROCm, XPU, CPU); for an NVIDIA GPU install its driver, then this wheel again"
     )
     see = "nvidia-smi -L; rocminfo | grep -m1 gfx; ls /dev/kfd /dev/dri; pip list | grep -iE 'vllm|torch'"
     return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)

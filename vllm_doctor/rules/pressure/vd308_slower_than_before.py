@@ -71,7 +71,7 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     offload = case.effective("cpu-offload-gb") not in {None, "0", 0}
     return _slow(
         case,
-        f"Each request gets {fastest:.1f} tokens a second: no GPU is so slow",
+        f"Each request gets {fastest:.1f} tokens a second, slower than any GPU",
         lines=(hits[-_LONG].index, hits[-1].index),
         arithmetic=(
             _speed("a request at best", fastest, "generated / running", f"{_LONG} lines"),

@@ -78,7 +78,7 @@ def _of_new_weights(case: Case, oom: Oom) -> Finding:
     return _beside_trainer(
         case,
         oom,
-        title="A trainer's new weights find no room beside the KV cache",
+        title="The trainer's new weights do not fit beside the KV cache",
         changes=(
             lower_utilization(
                 case, oom.torch, "new weights are received in memory that gpu_memory_utilization leaves free"
@@ -100,7 +100,7 @@ def _of_trainers_step(case: Case, oom: Oom) -> Finding:
     return _beside_trainer(
         case,
         oom,
-        title="The trainer's own pass finds no room beside the engine",
+        title="The trainer's pass does not fit beside the engine",
         changes=(
             lower_utilization(
                 case,

@@ -111,7 +111,7 @@ def _without_sleep(case: Case, oom: Oom) -> Change | None:
     kept = torch.private_pools or unused
     if not kept:
         return None
-    why = f"its pool ({kept / GIB:.2f} GiB) keeps what loading only needs for a while"
+    why = f"its pool ({kept / GIB:.2f} GiB) keeps memory that only the loading needed"
     return set_flag(case, "enable-sleep-mode", None, Direction.REMOVE, why)
 
 

@@ -120,7 +120,7 @@ def _tiled(case: Case, oom: Oom) -> Change | None:
     torch = oom.torch
     if torch is None or torch.total is None or torch.asked <= torch.total:
         return None
-    why = "one tensor larger than the card is all pairs of an image's patches: Triton's kernel does not write them out"
+    why = "a tensor larger than the card holds all pairs of an image's patches; Triton's kernel does not store them"
     return set_flag(case, "mm-encoder-attn-backend", "TRITON_ATTN", Direction.CHANGE, why)
 
 
