@@ -5,16 +5,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum, auto
+from functools import lru_cache
 
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.faults_of_run import IMPORTS
-from vllm_doctor.log.match import Hit, kinds, milestones, says, stops
+from vllm_doctor.log.match import Hit, kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.run import PROCESSES
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
@@ -36,10 +35,6 @@ _NOTICED = frozenset(
         "engine-loop",
         "background-loop",
     }
-)
-# One process at a time has such a name; of Ray's and of V0's workers several have the same.
-_ROLE = Pattern(
-    r"(APIServer|EngineCore(?=(?:_DP0|_0)?$)|EngineCore_DP\d+|EngineCore_\d+|(?:Vllm)?Worker_\w*\d)(?:_DP0|_0)?$"
 )
 _STARTS = frozenset(
     {
@@ -159,16 +154,23 @@ def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]
     for index, line in enumerate(lines):
         if index in ends:
             present = {}
-        role = _ROLE.match(line.process) if line.pid is not None and line.process is not None else None
+        role = _role(line.process) if line.pid is not None and line.process is not None else None
         if role is None or line.pid is None:
             continue
-        other = present.get(role[1])
+        other = present.get(role)
         if other not in {None, line.pid} and last[other] < index:
             yield max(last[pid] for pid in present.values() if last[pid] < index) + 1
             present = {}
         if other is not None or line.pid not in known:
-            present[role[1]] = line.pid
+            present[role] = line.pid
         known.add(line.pid)
+
+
+@lru_cache(maxsize=256)
+def _role(name: str) -> str | None:
+    """What one process at a time is called; asked of every line, and a log has few names."""
+    told = read("process-of-one-role", name)
+    return told["role"] if told is not None else None
 
 
 def _started_over(whole: AnalysedRun) -> Iterator[int]:
@@ -205,7 +207,7 @@ def _first_of_its_own(rest: AnalysedRun, theirs: _Theirs) -> int | None:
 def _of_another(line: LogLine, theirs: _Theirs) -> bool:
     """Does one of vLLM's processes report that it failed, of which the run before knows no number? All that belonged to
     that run spoke while it started, and none of them is made when it has come to its end."""
-    named = line.pid is not None and PROCESSES.match(line.process or "") is not None
+    named = line.pid is not None and says(line.process or "", "process-of-vllm")
     return named and line.level in _SERIOUS and not theirs.wrote(line)
 
 

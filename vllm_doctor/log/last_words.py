@@ -14,7 +14,7 @@ from itertools import chain, islice
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.run import PROCESSES, RANKS
+from vllm_doctor.log.run import RANKS
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
@@ -164,7 +164,7 @@ def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
 def _own(line: LogLine) -> bool:
     """Did vLLM or uvicorn write it with their own logger, or one of vLLM's processes, and not as an error?"""
     if line.level is None:
-        return PROCESSES.match(line.process or "") is not None and not says(line.text, *_PYTHONS_LAST)
+        return says(line.process or "", "process-of-vllm") and not says(line.text, *_PYTHONS_LAST)
     # What the front end calls an error is mostly a request's, and was judged; uvicorn's form is anybody's, too: the
     # kernel's, and its own for a child that it lost.
     if line.module == "uvicorn":

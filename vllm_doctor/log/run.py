@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.images import release_of
-from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, read, says, scan, stops
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash, tracebacks
@@ -29,14 +28,6 @@ _OWN_WORDS = (
     "offline-progress",
     "eval-results",
 )
-# The files whose lines tell that an engine was configured, or serves: an import of vLLM alone does not come so far.
-_CONFIGURED = Pattern(
-    r"(?:[\w./]*/)?(?:arg_utils|launcher|api_server|core|loggers|layerwise|gpu_worker|gpu_model_runner|model_runner"
-    r"|llm_engine|async_llm|async_llm_engine|serving_\w{1,40})\.py:\d"
-)
-PROCESSES = Pattern(r"APIServer|ApiServer|EngineCore|VllmWorker|RayWorkerWrapper|Worker(?:_|$)")
-_RANK = Pattern(r"(?:_TP|VllmWorker_|\brank=?|^Worker_)(\d{1,5})")
-_TENSOR, _PIPELINE = Pattern(r"_TP(\d{1,5})"), Pattern(r"_PP(\d{1,5})")
 # V0's other ranks: the first one is the engine's own process, and signs nothing.
 _OTHER_RANKS = ("VllmWorkerProcess", "RayWorkerWrapper")
 # What an API server and an engine say once, when they begin.
@@ -122,9 +113,9 @@ class Run:
     def _own(self) -> bool:
         """Do its processes sign the lines, or is there a sentence that no other program has, or a line of the file
         that configures an engine?"""
-        return self.first(*_OWN_WORDS) is not None or any(
-            PROCESSES.match(line.process or "") or _CONFIGURED.match(line.module or "") for line in self.lines
-        )
+        if self.first(*_OWN_WORDS) is not None or any(says(name, "process-of-vllm") for name in self._names):
+            return True
+        return any(says(file, "file-of-an-engine") for file in {line.module for line in self.lines if line.module})
 
     @cached_property
     def answered(self) -> bool:
@@ -205,24 +196,24 @@ class Run:
     def ranks(self) -> int:
         """How many ranks there are at least, by the processes that sign lines; 1 where none does."""
         least = 1 if any(name.startswith(_OTHER_RANKS) for name in self._names) else 0
-        return max(self._numbered(_RANK), least) + 1
+        return max(self._numbered("process-of-rank"), least) + 1
 
     @cached_property
     def tensor(self) -> int:
         """Over how many ranks each layer is split at least, by the names of the workers; 0 where none tells."""
-        return self._numbered(_TENSOR) + 1 if any("_TP" in name for name in self._names) else 0
+        return self._numbered("process-of-tensor-rank") + 1 if any("_TP" in name for name in self._names) else 0
 
     @cached_property
     def pipeline(self) -> int:
         """In how many stages of layers the ranks stand at least, by the names of the workers."""
-        return self._numbered(_PIPELINE) + 1
+        return self._numbered("process-of-stage") + 1
 
     @cached_property
     def _names(self) -> frozenset[str]:
         return frozenset(line.process for line in self.lines if line.process is not None)
 
-    def _numbered(self, pattern: Pattern) -> int:
-        numbers = (int(found[1]) for name in self._names if (found := pattern.search(name)) is not None)
+    def _numbered(self, message: str) -> int:
+        numbers = (int(told["rank"]) for name in self._names if (told := read(message, name)) is not None)
         return max(numbers, default=0)
 
     @cached_property
