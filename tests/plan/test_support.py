@@ -162,13 +162,13 @@ def test_a_backend_of_other_cards_is_refused(ask):
 @pytest.mark.parametrize(
     ("gpu", "version", "only"),
     [
-        ("B200", "0.8.3", "no published one of 2.6.0"),
-        ("RTX 5090", "0.8.5", "no published one of 2.6.0"),
-        ("B200", "0.9.0", "only the one for CUDA 12.8"),
-        ("GB10", "0.10.1", "only the one for CUDA 12.8"),  # code for 12.0 runs on 12.1
+        ("B200", "0.8.3", "no published build of 2.6.0"),
+        ("RTX 5090", "0.8.5", "no published build of 2.6.0"),
+        ("B200", "0.9.0", "for CUDA 12.8 has code"),
+        ("GB10", "0.10.1", "for CUDA 12.8 has code"),  # code for 12.0 runs on 12.1
         ("B200", "0.10.2", None),  # the index has torch 2.8 for CUDA 12.8
         ("V100 32GB", "0.8.5", None),
-        ("V100 32GB", "0.9.0", "only the one for CUDA 12.6"),
+        ("V100 32GB", "0.9.0", "for CUDA 12.6 has code"),
         ("V100 32GB", "0.10.2", None),
         ("V100 32GB", "0.33.0", None),  # refused
         ("H100", "0.9.0", None),

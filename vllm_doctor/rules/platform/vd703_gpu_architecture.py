@@ -152,7 +152,7 @@ def _without_fp8(case: Case, fault: Fault) -> Finding:
     return finding(
         RULE,
         title="The GPU lacks the FP8 type (E4M3) of the "
-        + ("KV cache" if cache else "weights, which needs compute capability 8.9"),
+        + ("KV cache" if cache else "weights: FP8 needs compute capability 8.9"),
         severity=severity(case, fault),
         evidence=shown(case, fault, "fp8-type"),
         changes=(
