@@ -97,7 +97,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the server was told to stop, took too long, and was killed")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
-    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log does not tell by what"
+    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log shows no cause"
     told = _above(run, first.index)
     if told is not None and number != "9":
         at, part, answer = told
