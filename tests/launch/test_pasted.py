@@ -34,6 +34,52 @@ def test_one_command_is_read(text: str) -> None:
     assert launch.flags["tensor-parallel-size"] == "2"
 
 
+COMPOSE = """services:
+  chat:
+    image: vllm/vllm-openai:v0.11.0
+    command: >
+      --model acme/chat
+      --gpu-memory-utilization= 0.4
+      -tp 2
+    ipc: host"""
+COMPOSE_LIST = """  chat:
+    command: ["--model", "acme/chat", "--gpu-memory-utilization", "0.4", "-tp", "2"]
+    image: docker.io/vllm/vllm-openai:v0.11.2
+    ports: ["8000:8000"]
+
+volumes:
+  hub: {}"""
+POD = """    containers:
+    - name: chat
+      image: vllm/vllm-openai:v0.11.0
+      args:
+      - --model=acme/chat
+      - --gpu-memory-utilization=0.4
+      - --tensor-parallel-size=2
+    restartPolicy: Never"""
+
+
+@pytest.mark.parametrize("text", [COMPOSE, COMPOSE_LIST, POD, POD.replace("- name: chat\n      image", "- image")])
+def test_a_container_beside_a_log_is_the_launch(text: str) -> None:
+    launch = command_in([*text.split("\n"), "", LOG])
+    assert launch is not None
+    assert launch.model == "acme/chat"
+    assert launch.flags["gpu-memory-utilization"] == "0.4"
+    assert launch.flags["tensor-parallel-size"] == "2"
+
+
+def test_containers_that_differ_and_one_that_vllm_refuses_are_no_launch() -> None:
+    other = COMPOSE.replace("services:\n  chat", "  other").replace("0.4", "0.5")
+    assert command_in([*COMPOSE.split("\n"), *other.split("\n"), LOG]) is None
+    assert command_in([*POD.replace("=0.4", "=most").split("\n"), LOG]) is None
+
+
+def test_a_blank_behind_the_sign_of_an_option_parts_nothing() -> None:
+    launch = command_in([SERVE.replace("utilization 0.4", "utilization= 0.4"), LOG])
+    assert launch is not None
+    assert launch.flags["gpu-memory-utilization"] == "0.4"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.launch.command import parse_line
+from vllm_doctor.launch.command import parse_line, refusals
 from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import parse_words
 from vllm_doctor.launch.shell import first_command, without_prompts
@@ -25,6 +25,10 @@ _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # A line of options alone, and how many make a launch.
 _OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
 _OWN_SCRIPT = Pattern(r"\bpython3? (?:-[a-z] )?[\w./-]{1,200}\.py ")
+# A blank behind the `=` of an option: an option without its value would have ended the start before the log began.
+_BLANK = Pattern(r"(--[a-z][a-z0-9_-]{1,60}=) {1,4}(?=[\w./'\"{\[])")
+# The line of a compose file, a pod or a deployment that names an image of vLLM's.
+_IMAGE = Pattern(r"( {1,24})(- )?image: {1,4}\S{0,200}vllm")
 _ENGINES = ("--model", "--gpu-memory-utilization")
 # Lines of one command at most, and characters of one line that is read as a command.
 _LINES, _LONG = 60, 4000
@@ -44,7 +48,44 @@ def command_in(lines: Sequence[str]) -> Launch | None:
         if found is not None and (launch.flags, launch.model) != (found.flags, found.model):
             return None
         found = launch
+    if found is None and (contained := _containers(lines)):
+        one, *others = contained
+        same = one is not None and all(o is not None and (o.flags, o.model) == (one.flags, one.model) for o in others)
+        return one if same else None
     return found or _options_alone(lines) or _script(lines)
+
+
+def _containers(lines: Sequence[str]) -> list[Launch | None]:
+    """The containers of vLLM's in a compose file, a pod or a deployment that stands beside the log; None for one whose
+    options vLLM would refuse as they are written."""
+    found: list[Launch | None] = []
+    for index, line in enumerate(lines):
+        image = _IMAGE.match(line) if len(line) <= _LONG else None
+        if image is None:
+            continue
+        try:
+            launch = parse_line(_joined(_mapping(lines, index, len(image[1]) + len(image[2] or ""))))
+            found.append(None if refusals(launch, None) else launch)
+        except (ValueError, LaunchError):
+            continue
+    return found
+
+
+def _mapping(lines: Sequence[str], index: int, indent: int) -> str:
+    """The YAML mapping that a line belongs to: what stands at its indent or further right, before and after it."""
+    first = last = index
+
+    def within(at: int) -> bool:
+        return 0 <= at < len(lines) and len(lines[at]) <= _LONG and not lines[at][:indent].strip()
+
+    if within(index):
+        while index - first < _LINES and within(first - 1):
+            first -= 1
+        if first > 0 and indent > 1 and lines[first - 1][:indent].strip() == "-":
+            first -= 1  # the first key of a list's item stands behind its dash
+    while last - index < _LINES and within(last + 1):
+        last += 1
+    return "\n".join(line[indent:] for line in lines[first : last + 1])
 
 
 def _script(lines: Sequence[str]) -> Launch | None:
@@ -54,7 +95,7 @@ def _script(lines: Sequence[str]) -> Launch | None:
         line for line in lines if len(line) <= _LONG and _OWN_SCRIPT.search(line) and all(w in line for w in _ENGINES)
     ]
     try:
-        words = shlex.split(told[0]) if len(set(told)) == 1 else []
+        words = shlex.split(_joined(told[0])) if len(set(told)) == 1 else []
     except ValueError:
         return None
     begin = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
@@ -77,7 +118,7 @@ def _options_alone(lines: Sequence[str]) -> Launch | None:
     while last + 1 < len(lines) and last - first < _LINES and _OPTION.match(lines[last + 1]):
         last += 1
     try:
-        words = shlex.split(" ".join(line.strip().removesuffix("\\") for line in lines[first : last + 1]))
+        words = shlex.split(_joined(" ".join(line.strip().removesuffix("\\") for line in lines[first : last + 1])))
     except ValueError:
         return None
     line = parse_words(words, None)
@@ -114,7 +155,7 @@ def _parsed(text: str) -> Launch | None:
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
     try:
-        return parse_line(first_command(told))
+        return parse_line(first_command(_joined(told)))
     except (ValueError, LaunchError):
         return None
 
@@ -134,6 +175,11 @@ def _called(text: str) -> Launch | None:
         return parse_line(_balanced(text[begun.start(1) :])) if begun is not None else None
     except (ValueError, LaunchError):
         return None
+
+
+def _joined(text: str) -> str:
+    """Each option with its value, where a blank parts them behind the `=`."""
+    return _BLANK.sub(r"\1", text)
 
 
 def _balanced(text: str) -> str:
