@@ -115,3 +115,20 @@ def test_a_title_is_one_line_and_what_it_cannot_hold_is_its_detail() -> None:
     assert [f.title for f in told if len(f.title) > TITLE] == []
     assert [f.title for f in told if f.title.count("(") != f.title.count(")")] == []
     assert [rule.title for rule in rules() if len(rule.title) > TITLE] == []
+
+
+@pytest.mark.parametrize(
+    ("above", "below"),
+    [
+        ("VD704", "VD101"),
+        ("VD101", "VD603"),
+        ("VD101", "VD120"),
+        ("VD603", "VD121"),
+        ("VD121", "VD301"),
+        ("VD301", "VD907"),
+    ],
+)
+def test_the_order_is_the_one_that_its_page_claims(above: str, below: str) -> None:
+    """Hardware, others that hold the memory, the host, the launch, the load: a row that sinks explains nothing."""
+    position = {row.code: row.position for row in rows()}
+    assert position[above] < position[below]
