@@ -44,7 +44,7 @@ def ended(work: str, command: str = "diagnose", before: str = "") -> tuple[int, 
 def test_processor_time_is_bounded(work: str) -> None:
     code, said = ended(work)
     assert code == 3
-    assert said.startswith("vllm-doctor: not judged: it takes more than 1 s of processor time")
+    assert said.startswith("vllm-doctor: not judged: the input takes more than 1 s of processor time")
 
 
 def test_one_that_hears_nothing_is_killed() -> None:
@@ -55,7 +55,7 @@ def test_one_that_hears_nothing_is_killed() -> None:
 def test_memory_is_bounded() -> None:
     code, said = ended("held = [bytearray(1 << 20) for _ in range(1000)]")
     assert code == 3
-    assert said.startswith("vllm-doctor: not judged: it takes more than 280 MiB of memory")
+    assert said.startswith("vllm-doctor: not judged: the input takes more than 280 MiB of memory")
 
 
 def test_a_lower_limit_of_the_user_s_own_stays() -> None:

@@ -59,6 +59,23 @@ def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
     assert told.verdict is Verdict.UNKNOWN
 
 
+@pytest.mark.parametrize(
+    ("last", "verdict"),
+    [
+        ('INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 200 OK\n', Verdict.OK),
+        (
+            'INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 200 OK\n'
+            'INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n',
+            Verdict.UNKNOWN,
+        ),
+        ('INFO:     10.0.0.7:5 - "POST /summarise HTTP/1.1" 200 OK\n', Verdict.UNKNOWN),
+    ],
+)
+def test_answers_to_a_model_s_requests_are_well_though_no_line_names_the_server(last: str, verdict: Verdict) -> None:
+    """`docker logs --tail 20` of a server under load has nothing else."""
+    assert diagnosed('INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" 200 OK\n' + last).verdict is verdict
+
+
 def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:
     """KServe writes uvicorn's lines under its logger's name; vLLM's own line is of the options of its engine."""
     told = diagnosed(

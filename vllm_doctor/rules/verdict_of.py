@@ -94,10 +94,16 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             f"this is a log of {run.another}, and no line in it is vLLM's; the doctor judges vLLM only",
         )
-    if not run.is_vllm and run.last("health-ok") is not None:
+    of_a_model = run.first("request-ok") is not None
+    if not run.is_vllm and not of_a_model and run.last("health-ok") is not None:
         return Verdict.UNKNOWN, (
             "a server answers GET /health with 200 here, and no line says that it is vLLM or answers a request to a "
             "model: give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
+        )
+    failed = bool(run.deaths) or run.first("request-failed") is not None
+    if not run.is_vllm and of_a_model and not failed and _unsure(run) is None:
+        return Verdict.OK, (
+            "a server answered requests to a model, and the given input shows no failure; no line says that it is vLLM"
         )
     if not run.is_vllm:
         return Verdict.UNKNOWN, "no line of this log comes from vLLM"
