@@ -62,18 +62,17 @@ def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
 @pytest.mark.parametrize(
     ("last", "verdict"),
     [
-        ('INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 200 OK\n', Verdict.OK),
-        (
-            'INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 200 OK\n'
-            'INFO:     10.0.0.7:5 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n',
-            Verdict.UNKNOWN,
-        ),
-        ('INFO:     10.0.0.7:5 - "POST /summarise HTTP/1.1" 200 OK\n', Verdict.UNKNOWN),
+        ("/v1/completions 200 OK", Verdict.OK),
+        ("/v1/completions 500 Internal Server Error", Verdict.UNKNOWN),
+        ("/summarise 200 OK", Verdict.UNKNOWN),
     ],
 )
 def test_answers_to_a_model_s_requests_are_well_though_no_line_names_the_server(last: str, verdict: Verdict) -> None:
     """`docker logs --tail 20` of a server under load has nothing else."""
-    assert diagnosed('INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" 200 OK\n' + last).verdict is verdict
+    path, told = last.split(" ", 1)
+    first = 'GET /health HTTP/1.1" 200 OK\n' if path == "/summarise" else 'POST /v1/completions HTTP/1.1" 200 OK\n'
+    line = 'INFO:     10.0.0.7:4 - "'
+    assert diagnosed(f'{line}{first}{line}POST {path} HTTP/1.1" {told}\n').verdict is verdict
 
 
 def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:

@@ -83,6 +83,21 @@ def _unsure(run: AnalysedRun) -> str | None:
     return unanswered(run) or another_server(run)
 
 
+def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
+    """No line is vLLM's: a server's lines of access may still tell how it fares (`docker logs --tail 20`)."""
+    failed = bool(run.deaths) or run.first("request-failed") is not None
+    if run.first("request-ok") is not None and not failed and _unsure(run) is None:
+        return Verdict.OK, (
+            "a server answered requests to a model, and the given input shows no failure; no line says that it is vLLM"
+        )
+    if run.last("health-ok") is not None and run.first("request-ok") is None:
+        return Verdict.UNKNOWN, (
+            "a server answers GET /health with 200 here, and no line says that it is vLLM or answers a request to a "
+            "model: give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
+        )
+    return Verdict.UNKNOWN, "no line of this log comes from vLLM"
+
+
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.client is not None:
         return Verdict.UNKNOWN, (
@@ -94,19 +109,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             Verdict.UNKNOWN,
             f"this is a log of {run.another}, and no line in it is vLLM's; the doctor judges vLLM only",
         )
-    of_a_model = run.first("request-ok") is not None
-    if not run.is_vllm and not of_a_model and run.last("health-ok") is not None:
-        return Verdict.UNKNOWN, (
-            "a server answers GET /health with 200 here, and no line says that it is vLLM or answers a request to a "
-            "model: give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
-        )
-    failed = bool(run.deaths) or run.first("request-failed") is not None
-    if not run.is_vllm and of_a_model and not failed and _unsure(run) is None:
-        return Verdict.OK, (
-            "a server answered requests to a model, and the given input shows no failure; no line says that it is vLLM"
-        )
     if not run.is_vllm:
-        return Verdict.UNKNOWN, "no line of this log comes from vLLM"
+        return _of_no_name(run)
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
         return Verdict.UNKNOWN, "a process died, and the log does not contain what failed before it"
     if not run.by_vllm:
