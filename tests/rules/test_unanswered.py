@@ -64,6 +64,8 @@ def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
     [
         ("/v1/completions 200 OK", Verdict.OK),
         ("/v1/completions 500 Internal Server Error", Verdict.UNKNOWN),
+        ("/v1/completions 200 OK\n[ERROR] connection to backend lost", Verdict.UNKNOWN),
+        ("/v1/completions 200 OK\nthe worker is gone", Verdict.UNKNOWN),
         ("/summarise 200 OK", Verdict.UNKNOWN),
     ],
 )
@@ -71,8 +73,9 @@ def test_answers_to_a_model_s_requests_are_well_though_no_line_names_the_server(
     """`docker logs --tail 20` of a server under load has nothing else."""
     path, told = last.split(" ", 1)
     first = 'GET /health HTTP/1.1" 200 OK\n' if path == "/summarise" else 'POST /v1/completions HTTP/1.1" 200 OK\n'
-    line = 'INFO:     10.0.0.7:4 - "'
-    assert diagnosed(f'{line}{first}{line}POST {path} HTTP/1.1" {told}\n').verdict is verdict
+    line, (status, *after) = 'INFO:     10.0.0.7:4 - "', told.splitlines()
+    text = "\n".join([f'{line}{first}{line}POST {path} HTTP/1.1" {status}', *after])
+    assert diagnosed(f"{text}\n").verdict is verdict
 
 
 def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.last_words import last_words, run_together, strange_end
+from vllm_doctor.log.match import anchors
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -84,9 +85,11 @@ def _unsure(run: AnalysedRun) -> str | None:
 
 
 def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
-    """No line is vLLM's: a server's lines of access may still tell how it fares (`docker logs --tail 20`)."""
-    failed = bool(run.deaths) or run.first("request-failed") is not None
-    if run.first("request-ok") is not None and not failed and _unsure(run) is None:
+    """No line is vLLM's: a server's lines of access may still tell how it fares (`docker logs --tail 20`), where there
+    is nothing else: each line ends with its 200."""
+    answers = tuple(anchors("request-ok"))
+    told = [text for line in run.lines if (text := line.text.rstrip())]
+    if run.first("request-ok") is not None and all(text.endswith(answers) for text in told) and _unsure(run) is None:
         return Verdict.OK, (
             "a server answered requests to a model, and the given input shows no failure; no line says that it is vLLM"
         )
