@@ -116,3 +116,16 @@ def test_root_tells_nobody_what_the_services_own_user_may_not_read() -> None:
         secret.chmod(0o600)
         assert isinstance(release.model_config(asked, {}, "nobody"), Unknown)
         assert isinstance(release.model_config(asked, {}, "61184"), Unknown)  # of DynamicUser=, without a name
+
+
+def test_packages_are_where_the_running_process_loaded_torch_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def maps(path: str, _most: int) -> str:
+        asked.append(path)
+        return "7f00-7f01 r-xp 0 08:01 9 /opt/v/lib/python3.12/site-packages/torch/lib/libtorch.so\n"
+
+    monkeypatch.setattr(release, "text_of_start", maps)
+    assert list(release._running(4711)) == [Path("/opt/v/lib/python3.12/site-packages")]
+    assert list(release._running(None)) == []
+    assert asked == ["/proc/4711/maps"]

@@ -14,8 +14,13 @@ from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.advice import set_ups
 from vllm_doctor.plan.advice.formats import FormatOptions
 from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.launch import spread
+from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Vision
+from vllm_doctor.plan.model.named import Exceptions
+from vllm_doctor.plan.prediction import state_blocks
+from vllm_doctor.plan.question import ask
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.support import card
 from vllm_doctor.plan.terms import encoder
@@ -261,3 +266,47 @@ def test_a_launch_is_spread_over_the_cards_and_nothing_of_another_spread_is_left
     line = parse_launch(typed.split(), as_version("0.15.0"))
     told = set_ups._with(line, Goal(4096, 9), count, FormatOptions("as it is", cache="fp8"), data=data)
     assert told.flags == {"seed": "1", "max-model-len": "4096", "kv-cache-dtype": "fp8", **added}
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "rises", "tried"),
+    [
+        ("tensor-parallel-size", 2, True, [4, 8]),  # as many as there are GPUs, no more
+        ("tensor-parallel-size", 8, True, []),
+        ("tensor-parallel-size", 2, False, []),
+        ("max-model-len", 10000, False, [7424, 5376, 4096, 3163, 2372, 1779, 1334, 1000, 750, 562]),
+        ("max-num-seqs", 5, False, [3, 2, 1]),
+    ],
+)
+def test_values_farther_away_are_tried_within_bounds(flag: str, value: float, rises: bool, tried: list[int]) -> None:
+    assert list(ask._farther(flag, value, rises=rises, gpus=8)) == tried
+
+
+@pytest.mark.parametrize(
+    ("words", "ranks"),
+    [
+        ("--data-parallel-size 4096", 4096),
+        ("--data-parallel-size 8 --nnodes 4096", 1),
+        ("--data-parallel-size 8 --data-parallel-size-local 4096", 4096),
+        ("--data-parallel-size 8 --nnodes 1", 8),
+    ],
+)
+def test_ranks_of_this_host_at_the_ends_of_what_is_read(words: str, ranks: int) -> None:
+    line = parse_launch(["vllm", "serve", "m", *words.split()], as_version("0.19.0"))
+    assert spread.local_ranks(Flags(line)) == ranks
+
+
+@pytest.mark.parametrize("key", [r"^language_model\.model\..*up", r"^model\.language_model\..*up"])
+def test_an_expression_need_match_one_spelling_of_a_module(key: str) -> None:
+    assert Exceptions([r"^other\..*", key]).of("model.language_model.layers.0.mlp.up_proj") == key
+
+
+@pytest.mark.parametrize(("blocks", "left"), [(9, 1.0), (8, 1.0), (5, -3.0)])
+def test_blocks_that_the_launch_names_are_counted_without_a_range(
+    monkeypatch: pytest.MonkeyPatch, blocks: int, left: float
+) -> None:
+    monkeypatch.setattr(state_blocks, "needed_gib", lambda *_a: 1.0)
+    s = replace(NEW, seqs=8, blocks_override=blocks)
+    found = state_blocks.state_point(s, None, SimpleNamespace(), 2.0, (1.0, 3.0))  # type: ignore[arg-type]
+    assert found is not None
+    assert (found.left, found.below, found.above) == (left, 0.0, 0.0)

@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from vllm_doctor.knowledge.versions import as_version
-from vllm_doctor.rules.explain import _named, nearest_option
+from vllm_doctor.rules.explain import _named, about, nearest_option
 from vllm_doctor.rules.launch import vd526_known_issue as vd526
+from vllm_doctor.rules.order import INTERNAL
 
 
 @pytest.mark.parametrize(
@@ -83,3 +84,9 @@ def test_the_traceback_of_a_line_is_a_later_one_that_ends_with_it(
     assert asked(run, root) is (None if found is None else crashes[found])
     assert asked(run, own) is own.crash
     assert asked(None, root) is None
+
+
+def test_the_code_of_a_failed_rule_is_explained() -> None:
+    told = about(INTERNAL.lower(), None)
+    assert told is not None
+    assert told.startswith(f"# {INTERNAL}")

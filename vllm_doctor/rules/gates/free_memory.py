@@ -22,7 +22,7 @@ class Shortage(msgspec.Struct, frozen=True):
     utilization: float
     want: float
     lines: tuple[int, ...]
-    shared: float = 0.0
+    shared: float
 
     @property
     def gap(self) -> float:
