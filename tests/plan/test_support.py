@@ -103,6 +103,26 @@ def test_blocks_of_fp8_experts_are_not_cut_before_scales_are_refined(ask, tp, ve
     assert refused(ask(FP8_EXPERTS, f"-tp {tp}", version=version)) == flags
 
 
+@pytest.mark.parametrize(
+    ("ranks", "flags"),
+    [
+        ("-tp 2", ["--tensor-parallel-size"]),  # 704 of the shared expert: five and a half
+        ("-tp 2 --enable-expert-parallel", ["--tensor-parallel-size"]),
+        ("-tp 2 -dp 2", ["--tensor-parallel-size"]),
+        ("-tp 2 -dp 2 --enable-expert-parallel", []),  # tokens are split there, and the shared expert may be whole
+    ],
+)
+def test_a_shared_expert_that_each_rank_may_hold_whole_is_not_refused(ask, ranks, flags):
+    config = {
+        **FP8_EXPERTS,
+        "architectures": ["Qwen2MoeForCausalLM"],
+        "model_type": "qwen2_moe",
+        "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 1408,
+    }
+    assert refused(ask(config, ranks)) == flags
+
+
 def test_the_refusal_names_the_sizes_that_split(ask):
     (told,) = ask(FP8_EXPERTS, "-tp 4", version="0.28.0").predict().settings.refusals
     assert told.needed == (

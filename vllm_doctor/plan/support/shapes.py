@@ -71,9 +71,18 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
             continue
         seen.add(like)
         for whole, part in pairs:
+            if _perhaps_whole(part, par):
+                continue
             if not part.vector and (why := _refused(a, does, fmt, whole, part)) is not None:
                 return why
     return None
+
+
+def _perhaps_whole(part: Matrix, par: Parallel) -> bool:
+    """From 0.10.2 on each rank holds the shared experts whole where tokens, not widths, are split among the ranks of a
+    data-parallel one; which backends do so changes from release to release (config/parallel.py
+    use_sequence_parallel_moe)."""
+    return par.expert and par.tp > 1 and par.dp > 1 and ".shared_expert" in part.name
 
 
 def _refused(a: Architecture, does: Behaviour, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
