@@ -471,7 +471,9 @@ def test_the_weights_of_llama_3_2_vision_are_certain_and_its_profile_is_not(mode
     small = plan(model(MLLAMA), "--max-model-len 512 --dtype half", gpu="T4", version="0.6.3").predict()
     large = plan(model(MLLAMA), "--max-model-len 512", gpu="H100", version="0.6.3").predict()
     assert (small.outcome, large.outcome) == ("oom-weights", "unknown")
-    assert large.settings.doubts[0].startswith("of MllamaForConditionalGeneration the weights")
+    assert large.settings.doubts[0].startswith(
+        "the plan has the weights and the KV cache of MllamaForConditionalGeneration"
+    )
 
 
 @pytest.mark.parametrize(("name", "bits"), GGUF_BITS.items())
