@@ -213,7 +213,8 @@ def spans() -> int:
     for file, text in texts.items():
         store.write(file, text)
     print(f"{sum(counts.values())} wordings of {len(_same(before, newest))} unchanged messages now reach {newest}")
-    changed = [name for name in left if _asked(before, name) or _asked(newest, name)]
+    worded = {name for version in read_ones for name in store.section(store.load(version), "messages")}
+    changed = [name for name in left if name in worded]
     if changed:
         print(f"their spans end with {before}, since {newest} says them otherwise or not at all: {', '.join(changed)}")
     # Functions and files that a traceback names, and words of other programs: their text stands in no wheel of vLLM.
@@ -221,11 +222,6 @@ def spans() -> int:
     if unread:
         print(f"{unread} more end with {before}: neither source holds their text; extend a span where a log shows it")
     return 0
-
-
-def _asked(version: str, name: str) -> bool:
-    """Is it written down where a release says the message?"""
-    return name in store.section(store.load(version), "messages")
 
 
 def _same(before: str, newest: str) -> set[str]:

@@ -59,23 +59,24 @@ def test_a_program_that_only_imports_vllm_is_not_vouched_for() -> None:
     assert told.verdict is Verdict.UNKNOWN
 
 
+HEALTH, ANSWER = (
+    f'INFO:     10.0.0.7:4 - "{asked} HTTP/1.1" 200 OK\n' for asked in ("GET /health", "POST /v1/completions")
+)
+
+
 @pytest.mark.parametrize(
-    ("last", "verdict"),
+    ("lines", "expected"),
     [
-        ("/v1/completions 200 OK", Verdict.OK),
-        ("/v1/completions 500 Internal Server Error", Verdict.UNKNOWN),
-        ("/v1/completions 200 OK\n[ERROR] connection to backend lost", Verdict.UNKNOWN),
-        ("/v1/completions 200 OK\nthe worker is gone", Verdict.UNKNOWN),
-        ("/summarise 200 OK", Verdict.UNKNOWN),
+        (HEALTH + 2 * ANSWER, Verdict.OK),
+        (ANSWER + ANSWER.replace("200 OK", "500 Internal Server Error"), Verdict.UNKNOWN),
+        (2 * ANSWER + "[ERROR] connection to backend lost\n", Verdict.UNKNOWN),
+        (2 * ANSWER + "the worker is gone\n", Verdict.UNKNOWN),
+        (HEALTH + ANSWER.replace("v1/completions", "summarise"), Verdict.UNKNOWN),
     ],
 )
-def test_answers_to_a_model_s_requests_are_well_though_no_line_names_the_server(last: str, verdict: Verdict) -> None:
+def test_answers_to_a_model_s_requests_are_well_though_no_line_names_the_server(lines: str, expected: Verdict) -> None:
     """`docker logs --tail 20` of a server under load has nothing else."""
-    path, told = last.split(" ", 1)
-    first = 'GET /health HTTP/1.1" 200 OK\n' if path == "/summarise" else 'POST /v1/completions HTTP/1.1" 200 OK\n'
-    line, (status, *after) = 'INFO:     10.0.0.7:4 - "', told.splitlines()
-    text = "\n".join([f'{line}{first}{line}POST {path} HTTP/1.1" {status}', *after])
-    assert diagnosed(f"{text}\n").verdict is verdict
+    assert verdict(lines) is expected
 
 
 def test_a_program_that_configured_an_engine_and_answers_is_well() -> None:

@@ -36,6 +36,7 @@ _LINES, _LONG = 60, 4000
 
 def command_in(lines: Sequence[str]) -> Launch | None:
     """The launch in these lines. None where there is none, or where several differ: nobody can tell which one ran."""
+    lines = [_joined(line) if len(line) <= _LONG else line for line in lines]
     found: Launch | None = None
     read = -1
     for index, line in enumerate(lines):
@@ -64,7 +65,7 @@ def _containers(lines: Sequence[str]) -> list[Launch | None]:
         if image is None:
             continue
         try:
-            launch = parse_line(_joined(_mapping(lines, index, len(image[1]) + len(image[2] or ""))))
+            launch = parse_line(_mapping(lines, index, len(image[1]) + len(image[2] or "")))
             found.append(None if refusals(launch, None) else launch)
         except (ValueError, LaunchError):
             continue
@@ -95,7 +96,7 @@ def _script(lines: Sequence[str]) -> Launch | None:
         line for line in lines if len(line) <= _LONG and _OWN_SCRIPT.search(line) and all(w in line for w in _ENGINES)
     ]
     try:
-        words = shlex.split(_joined(told[0])) if len(set(told)) == 1 else []
+        words = shlex.split(told[0]) if len(set(told)) == 1 else []
     except ValueError:
         return None
     begin = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
@@ -118,7 +119,7 @@ def _options_alone(lines: Sequence[str]) -> Launch | None:
     while last + 1 < len(lines) and last - first < _LINES and _OPTION.match(lines[last + 1]):
         last += 1
     try:
-        words = shlex.split(_joined(" ".join(line.strip().removesuffix("\\") for line in lines[first : last + 1])))
+        words = shlex.split(" ".join(line.strip().removesuffix("\\") for line in lines[first : last + 1]))
     except ValueError:
         return None
     line = parse_words(words, None)
@@ -155,7 +156,7 @@ def _parsed(text: str) -> Launch | None:
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
     try:
-        return parse_line(first_command(_joined(told)))
+        return parse_line(first_command(told))
     except (ValueError, LaunchError):
         return None
 

@@ -13,6 +13,7 @@ from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.compilation import with_passes_off
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.nccl_call import call_told
 from vllm_doctor.rules.remedies.rank_wait import between_hosts, network
@@ -145,8 +146,7 @@ def _unfused(case: Case) -> Change | None:
     if not kernels.has("pass_config", "fuse_allreduce_rms", case.version or newest_known()):
         return None
     why = "the kernel that is the all-reduce and the normalisation in one reads the other GPUs' memory, too"
-    to = '{"pass_config": {"fuse_allreduce_rms": false}}'
-    return thing(ChangeKind.FLAG, "compilation-config", Direction.SET, why, to=to)
+    return with_passes_off(case, ("fuse_allreduce_rms",), why)
 
 
 def _no_memory(case: Case, fault: Fault) -> int | None:

@@ -66,13 +66,11 @@ def _install(case: Case, driver: str) -> str:
         return "nvidia-smi.exe   # in WSL the driver is that of Windows: install it there, and no Linux package here"
     branch = driver.partition(".")[0]
     card = gpus.find(case.gpu_name) if case.gpu_name else None
-    proprietary = f"cuda-drivers-{branch}", f"nvidia-driver:{branch}-dkms"
-    if card is not None and card.capability is not None and card.capability < generations.TURING:
-        deb, rpm = proprietary
-        return f"apt-get install {deb}   # on the host; RHEL: dnf module install {rpm}; then reboot"
-    rpm = f"nvidia-driver:{branch}-open"
-    line = f"apt-get install nvidia-open-{branch}   # on the host; RHEL: dnf module install {rpm}; then reboot"
-    return line if card is not None else f"{line}. Cards before Turing (V100, P100): {proprietary[0]}"
+    proprietary = card is not None and card.capability is not None and card.capability < generations.TURING
+    deb, stream = (f"cuda-drivers-{branch}", "dkms") if proprietary else (f"nvidia-open-{branch}", "open")
+    rpm = f"nvidia-driver:{branch}-{stream}"
+    other = "" if card is not None else f". Cards before Turing (V100, P100): cuda-drivers-{branch}"
+    return f"apt-get install {deb}   # on the host; RHEL: dnf module install {rpm}; then reboot{other}"
 
 
 def _older_cuda(case: Case, found: str | None) -> Change | None:
