@@ -26,31 +26,42 @@ FORKS = multiprocessing.get_context("forkserver")
 _begin = threading.Lock()
 
 
-def syntax_check(words: list[str], environment: dict[str, str], outputs: tuple[str, str]) -> None:
-    """In a fork that has Ansible imported: be the program that these words call."""
+def syntax_check(words: list[str], environment: dict[str, str], outputs: tuple[str, str], ended: str) -> None:
+    """In a fork that has Ansible imported: be the program that these words call; its status goes into a file."""
     os.environ.clear()
     os.environ.update(environment)
     for number, file in enumerate(outputs, 1):
         os.dup2(os.open(file, os.O_WRONLY), number)
     from ansible.cli.playbook import main
 
-    main(words)
+    status: object = 0
+    try:
+        main(words)
+    except SystemExit as told:
+        status = told.code or 0
+    Path(ended).write_text(str(status))
 
 
 def run(words: list[str], *, env: dict[str, str], **_: Any) -> subprocess.CompletedProcess[str]:
-    """What subprocess.run does for ansible-lint's `ansible-playbook --syntax-check`."""
+    """What subprocess.run does for ansible-lint's `ansible-playbook --syntax-check`.
+
+    `exitcode` does not tell how a process ended: a thread that starts one asks all others for their status, which is
+    there once; to the thread that waits it is then 255 (multiprocessing/process.py _cleanup, popen_forkserver.py poll).
+    """
     with tempfile.TemporaryDirectory() as folder:
         outputs = [Path(folder, name) for name in ("stdout", "stderr")]
+        ended = Path(folder, "status")
         for file in outputs:
             file.touch()
         with _begin:
             FORKS.set_forkserver_preload(["ansible.cli.playbook"])
             os.environ.update(env)  # Ansible's configuration is read where it is imported
-            process = FORKS.Process(target=syntax_check, args=(words, env, tuple(map(str, outputs))))
+            process = FORKS.Process(target=syntax_check, args=(words, env, tuple(map(str, outputs)), str(ended)))
             process.start()
         process.join()
         told = [file.read_text(errors="replace") for file in outputs]
-    return subprocess.CompletedProcess(words, process.exitcode or 0, *told)
+        status = int(ended.read_text()) if ended.exists() else 255
+    return subprocess.CompletedProcess(words, status, *told)
 
 
 @cache
