@@ -12,6 +12,7 @@ import pytest
 
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
+from vllm_doctor.gather import prometheus
 
 # Of each server: requests that run and wait, the full part of its KV cache, preemptions now; None where it is gone.
 Told = dict[str, tuple[float, float, float, float] | None]
@@ -69,6 +70,8 @@ class Api(BaseHTTPRequestHandler):
 def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(Api, "told", EVEN)
     monkeypatch.setattr(Api, "status", 200)
+    # Server and client share this process, and a busy machine its processors.
+    monkeypatch.setattr(prometheus, "DEADLINE_S", 120.0)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Api)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"

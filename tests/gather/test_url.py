@@ -18,6 +18,7 @@ class Server(BaseHTTPRequestHandler):
 
     tokens = True
     counted = 0
+    hidden = ""
 
     def answer(self, status: int, body: str) -> None:
         self.send_response(status)
@@ -34,7 +35,7 @@ class Server(BaseHTTPRequestHandler):
             "/v1/models": json.dumps({"data": [{"id": "m"}]}),
             "/metrics": f"# TYPE vllm:generation_tokens counter\n{counter} {self.counted if self.tokens else 5}\n",
         }.get(self.path)
-        self.answer(404 if found is None else 200, found or "")
+        self.answer(404 if found is None or self.path == self.hidden else 200, found or "")
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -47,6 +48,8 @@ class Server(BaseHTTPRequestHandler):
 @pytest.fixture
 def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(place, "WINDOW_S", 0.05)
+    # Server and client share this process, and a busy machine its processors.
+    monkeypatch.setattr(place, "HTTP_S", 60.0)
     monkeypatch.setattr(Server, "tokens", True)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Server)
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -83,6 +86,18 @@ def test_a_server_that_gives_no_token_is_a_finding(
     monkeypatch.setattr(Server, "tokens", False)
     code, told = judged(capsys, base)
     assert (code, told["findings"][0]["code"]) == (Exit.FINDINGS, "VD901")
+
+
+def test_a_server_without_health_is_said_to_be_another_program_or_behind_a_proxy(
+    base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Server, "hidden", "/health")
+    code, told = judged(capsys, base)
+    assert (code, told["verdict"]) == (Exit.INCOMPLETE, "unknown")
+    assert told["path"][-1]["because"] == (
+        "the server does not answer: /health answers 404, and vLLM's server always has that path: another program or a "
+        "proxy answers there"
+    )
 
 
 def test_a_url_that_nobody_answers_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,8 @@ from vllm_doctor.records.snapshot import Snapshot
 
 # Long enough for a rate at a scrape a minute, short enough to be about now.
 WINDOW_S = 300
-HEALTH_S, DEADLINE_S = 2.0, 5.0
+# A Prometheus that is busy is slow to say that it is one too.
+DEADLINE_S = 5.0
 # A hundred servers with all their series are 5 MiB.
 _MAX_BYTES = 16 << 20
 _ALL = '{__name__=~"vllm:.+",__name__!~".+_bucket"}'
@@ -34,7 +35,7 @@ _Samples: TypeAlias = dict[str, tuple[Sample, ...]]
 
 def read(base: str, taken_at: str) -> Reading[tuple[Snapshot, ...]]:
     """One picture for each server; Absent where something else than a Prometheus answers."""
-    health = get(f"{base}/-/healthy", deadline_s=HEALTH_S, max_bytes=1 << 16)
+    health = get(f"{base}/-/healthy", deadline_s=DEADLINE_S, max_bytes=1 << 16)
     if isinstance(health, NoResponse) or health.status != 200 or b"Healthy" not in health.body:
         return Absent(f"{base} is not a Prometheus")
     now = time.time()

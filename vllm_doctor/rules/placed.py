@@ -9,6 +9,7 @@ from vllm_doctor.rules.gates.container import shell_word
 
 # Exit codes of a program that a signal ended: TERM is a request to stop, KILL is none.
 _TERM, _KILL = 143, 137
+_NOT_FOUND = 404
 
 
 def verdict(snapshot: Snapshot) -> tuple[Verdict, str] | None:
@@ -96,6 +97,8 @@ def _running(snapshot: Snapshot) -> tuple[Verdict, str] | None:
         return Verdict.UNKNOWN, probe.completion_unknown
     if probe.health_status != 200:
         why = probe.health_error or f"/health answers {probe.health_status}"
+        if probe.health_status == _NOT_FOUND:
+            why += ", and vLLM's server always has that path: another program or a proxy answers there"
         if snapshot.subject.place is not None and isinstance(snapshot.machine, Unknown):
             return Verdict.UNKNOWN, f"the server does not answer: {why}"
         return Verdict.UNKNOWN, f"the process runs and does not serve ({why}); no sign of a failure yet"
