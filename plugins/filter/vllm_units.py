@@ -17,6 +17,7 @@ if (REPOSITORY / "vllm_doctor").is_dir() and str(REPOSITORY) not in sys.path:
 from vllm_doctor.knowledge import hub as hubs  # noqa: E402
 from vllm_doctor.knowledge import parser, templates  # noqa: E402
 from vllm_doctor.knowledge.version import is_release  # noqa: E402
+from vllm_doctor.knowledge.versions import default_port  # noqa: E402
 from vllm_doctor.preflight import host_table  # noqa: E402
 from vllm_doctor.preflight.judged import Checked, Result  # noqa: E402
 
@@ -67,6 +68,7 @@ def _unit(variables: Mapping[str, Any], settings: Mapping[str, Any], instance: M
     merged = {**(plan.get("launch") or {}), **arguments, **said("extra_args"), **tls}
     if tls and not credentials and "enable-ssl-refresh" in knows:
         merged.setdefault("enable-ssl-refresh", True)
+    port = merged.get("port", default_port())
     environment = {**(plan.get("env") or {}), **said("environment")}
     guard = _guard(variables, environment)
     drain = int(arguments.get("shutdown-timeout", 0))
@@ -104,9 +106,9 @@ def _unit(variables: Mapping[str, Any], settings: Mapping[str, Any], instance: M
         "start_limit_burst": burst,
         "start_limit_interval": burst * (ready + pause + drain + 30),
         "memory_max": said("memory_max"),
-        "url": f"http{'s' if tls else ''}://{_reachable(merged.get('host'))}:{merged.get('port', 8000)}",
+        "url": f"http{'s' if tls else ''}://{_reachable(merged.get('host'))}:{port}",
         "listens": str(merged.get("host") or "0.0.0.0"),  # noqa: S104 (what vLLM does without --host)
-        "port": merged.get("port", 8000),
+        "port": port,
     }
 
 

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import vllm_doctor
+from vllm_doctor.knowledge.versions import default_port
 
 PACKAGE = Path(vllm_doctor.__file__).parent
 Named = TypeVar("Named", bound=Hashable)
@@ -81,7 +82,7 @@ VLLM |= yaml.safe_load((REPOSITORY / "roles/vllm/vars/main.yml").read_text(encod
 # the host alone. (the owner's value, how a copy looks, how many there are at least).
 _TEXT = r"['\"]?([^'\",}]{2,})['\"]?"  # a path; "/" alone is the root of a file system
 COPIES: list[tuple[object, tuple[str, ...], int]] = [
-    (VLLM["vllm_port"], (r"vllm_port \| default\((\d+)\)", r"merged\.get\([\"']port[\"'], (\d+)\)"), 3),
+    (default_port(), (r"vllm_port \| default\((\d+)\)", r"^vllm_port: (\d+)$"), 2),
     (
         VLLM["vllm_root"],
         (

@@ -81,7 +81,7 @@ class RunWithPhases(Run):
         line = self.lines[index]
         if (named := read("method-of-worker", line.text)) is not None:
             return (named["method"],)
-        if not (line.process or "").startswith(("VllmWorkerProcess", "RayWorkerWrapper")):
+        if not says(line.process or "", "process-of-other-worker"):
             return ()
         parents = (c for c in self.crashes[:CRASHES] if c.first > index and c.process in {None, "rank0"})
         told = next((c.functions for c in parents if startup_phase_of(c.functions) is not None), ())

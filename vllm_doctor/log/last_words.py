@@ -14,7 +14,6 @@ from itertools import chain, islice
 
 from vllm_doctor.log.match import kinds, milestones, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.run import RANKS
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
@@ -33,7 +32,7 @@ _ASK_THE_ENGINE = (
 _ABOVE = 3
 # Lines that are looked at for what failed.
 _TOLD = 6
-_ENGINE = ("EngineCore", *RANKS)
+_ENGINE = ("process-of-engine", "process-of-worker")
 # Of such a line its writer's level says nothing: it tells of another process, or of the host.
 _ENDS = (
     "end-by-signal",
@@ -176,7 +175,11 @@ def _own(line: LogLine) -> bool:
 def _of_the_engine(line: LogLine) -> bool:
     """Is it of one of the engine's processes, or of who speaks with them?"""
     module = (line.module or "").rsplit("/", 1)[-1]
-    return (line.process or "").startswith(_ENGINE) or module.startswith(_ASK_THE_ENGINE)
+    return _signed_by_the_engine(line) or module.startswith(_ASK_THE_ENGINE)
+
+
+def _signed_by_the_engine(line: LogLine) -> bool:
+    return says(line.process or "", *_ENGINE)
 
 
 def _complains(run: AnalysedRun, index: int) -> bool:
@@ -184,7 +187,7 @@ def _complains(run: AnalysedRun, index: int) -> bool:
     text = line.text
     if line.level in _SERIOUS and _of_the_engine(line) and line.module != "uvicorn":
         stopped = run.is_script or (run.stopped is not None and index > run.stopped)
-        if stopped and not (line.process or "").startswith(_ENGINE):
+        if stopped and not _signed_by_the_engine(line):
             return False  # who loses an engine that was told to end, or that has answered all, is surprised by nothing
         return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
     if says(text, *_PYTHONS_LAST):

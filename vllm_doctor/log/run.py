@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 # The steps of a start by their place in it.
 ORDER = {stage: rank for rank, stage in enumerate(StartupPhase)}
-# How the processes of GPU ranks sign what they write.
-RANKS = ("Worker", "VllmWorker", "RayWorkerWrapper")
 # What only vLLM writes, or lm-eval of it, though it is no step of a start: its own end, a batch and its results.
 _OWN_WORDS = (
     "engine-awaited",
@@ -28,8 +26,6 @@ _OWN_WORDS = (
     "offline-progress",
     "eval-results",
 )
-# V0's other ranks: the first one is the engine's own process, and signs nothing.
-_OTHER_RANKS = ("VllmWorkerProcess", "RayWorkerWrapper")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What torch writes when the interpreter of a process with NCCL comes to its end.
@@ -175,11 +171,11 @@ class Run:
         hit = self.last("engine-config")
         if hit is not None:
             return hit.fields.get("engine")
-        if any(name.startswith("EngineCore") for name in self._names):
+        if any(says(name, "process-of-engine") for name in self._names):
             return "V1"
         if any(says(file, "call-of-v1") for crash in self.crashes for file in crash.files):
             return "V1"
-        old = any(name.startswith("VllmWorkerProcess") for name in self._names) or any(
+        old = any(says(name, "process-of-v0") for name in self._names) or any(
             says(file, "call-of-v0") for crash in self.crashes for file in crash.files
         )
         return "V0" if old else None
@@ -195,7 +191,7 @@ class Run:
     @cached_property
     def ranks(self) -> int:
         """How many ranks there are at least, by the processes that sign lines; 1 where none does."""
-        least = 1 if any(name.startswith(_OTHER_RANKS) for name in self._names) else 0
+        least = 1 if any(says(name, "process-of-other-worker") for name in self._names) else 0
         return max(self._numbered("process-of-rank"), least) + 1
 
     @cached_property

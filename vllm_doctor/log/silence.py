@@ -4,9 +4,9 @@ from datetime import datetime
 
 import msgspec
 
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.run import ORDER, RANKS
+from vllm_doctor.log.run import ORDER
 from vllm_doctor.log.startup_phase import StartupPhase
 
 # Compiling kernels and loading from a slow disk print nothing for a few minutes in starts that are in order.
@@ -157,7 +157,7 @@ def behind(run: AnalysedRun) -> Behind | None:
     last: dict[str, tuple[int, StartupPhase]] = {}
     for index, stage in run.miles:
         name = run.lines[index].process or ""
-        if name.startswith(RANKS):
+        if says(name, "process-of-worker"):
             key = name if "_" in name else f"{name} of process {run.lines[index].pid}"
             if key not in last or ORDER[stage] >= ORDER[last[key][1]]:
                 last[key] = (index, stage)

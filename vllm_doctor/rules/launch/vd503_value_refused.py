@@ -53,9 +53,6 @@ _IDS = (
 )
 # Where vLLM checks what it was given, before any engine is made.
 _REFUSING = frozenset({"ValueError", "TypeError", "AssertionError", "NotImplementedError", "KeyError"})
-
-# How the classes of the API's messages end, and none of a launch's (entrypoints/*/protocol.py).
-_OF_REQUESTS = ("Request", "Response", "Chunk", "Choice", "Message", "Param", "ToolCall", "Delta", "Event")
 # Messages that say more than "a value was refused", and are answered by rules of their own.
 _OTHERS = frozenset(
     {
@@ -121,7 +118,7 @@ def judge(case: Case) -> Outcome:
 def _of_a_request(fault: Fault) -> bool:
     """Is what pydantic checked of a request or of its answer, by its class or by the calls?"""
     checked = fault.fields("validation-error").get("what", "")
-    return checked.endswith(_OF_REQUESTS) or any(says(f, "call-of-a-request") for f in fault.files)
+    return says(checked, "class-of-a-request") or any(says(f, "call-of-a-request") for f in fault.files)
 
 
 def _of_its_part(case: Case, fault: Fault) -> bool:

@@ -2,7 +2,7 @@
 
 import shlex
 
-from vllm_doctor.log.match import read
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence, Finding
@@ -123,7 +123,7 @@ def _engines_gone(run: AnalysedRun, alive: set[int]) -> list[LogLine]:
     signed = {line.pid: line for line in reversed(run.lines) if line.pid is not None and line.process is not None}
     if not any(pid in alive and (line.process or "").lower().startswith("apiserver") for pid, line in signed.items()):
         return []
-    return [line for pid, line in signed.items() if pid not in alive and (line.process or "").startswith("EngineCore")]
+    return [line for pid, line in signed.items() if pid not in alive and says(line.process or "", "process-of-engine")]
 
 
 def _without_engine(case: Case, unit: str, gone: list[LogLine]) -> Finding:
