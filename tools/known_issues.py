@@ -7,8 +7,9 @@
     tools/known_issues.py check RELEASE        the entries that RELEASE no longer has; exit 1 if there are any
     tools/known_issues.py prove SOURCES        hold every proof that is code against the releases in SOURCES: a wheel of
                                                each, as `pip download --no-deps` brings it (nothing of it is installed
-                                               or runs), or its code in a folder vllm-0.33.0; and the calls by which
-                                               an entry is known against the releases that it is said to be met in
+                                               or runs), or its code in a folder vllm-0.33.0; and the calls, the line
+                                               and the name by which an entry is known against the releases that it
+                                               is said to be met in, of which the last must still have them
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -31,6 +32,7 @@ from pathlib import Path
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
 from vllm_doctor.knowledge.version import parse_version
+from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
@@ -40,6 +42,8 @@ from vllm_doctor.rules.remedies.layer import unforeseen
 # The code of a release: a folder or a wheel.
 Code = Path | zipfile.Path
 
+# The name that a message of Python's own misses: it stands in the code that asks for it.
+_NAMED = re.compile(r"(?:has no attribute|cannot import name) '([A-Za-z]\w{2,})'")
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
@@ -136,6 +140,52 @@ def misplaced(one: Issue, sources: Path) -> list[str]:
     return list(dict.fromkeys(told))
 
 
+def outlived(one: Issue, sources: Path) -> list[str]:
+    """What an entry is known by that its last release in SOURCES lacks, where an earlier one has it: the entry ends
+    before that release, or what it is known by has changed there.
+
+    What no release of the entry has is another package's, or a message that is put together.
+    """
+    met = [release for release in _releases(sources) if _met(one, release)]
+    told = []
+    for what in (*one.calls, *((one.code,) if one.code else ()), *_NAMED.findall(one.said)):
+        had = next((release for release in reversed(met) if _has(one, what, sources, release)), None)
+        # A bound cannot tell a release from its post releases.
+        if had is not None and as_version(had) < as_version(met[-1]):
+            told.append(f"{met[-1]} does not have, and {had} does: {what}")
+    return told
+
+
+def _met(one: Issue, release: str) -> bool:
+    at = as_version(release)
+    return (one.since is None or as_version(one.since) <= at) and (one.fixed is None or at < as_version(one.fixed))
+
+
+def _has(one: Issue, what: str, sources: Path, release: str) -> bool:
+    """Is a call of an entry in a release, or its line, or the name that its message misses, in a file of its calls?"""
+    code = _release(sources, "vllm", release)
+    if code is None:
+        return False
+    if what in one.calls:
+        return has_call(code, what)
+    pattern = re.compile(what if what == one.code else rf"\b{what}\b", re.MULTILINE)
+    calls = [re.compile(call) for call in one.calls]
+    files = [
+        file
+        for file, names in _functions(code)
+        if any(call.search(place) for call in calls for place in (f"{file}:", *names))
+    ]
+    return any(pattern.search(_read(code / file)) for file in files)
+
+
+@cache
+def _releases(sources: Path) -> list[str]:
+    """The releases of vLLM in a folder, oldest first."""
+    named = (re.match(r"vllm-([\d.]+\d(?:\.post\d+)?)(?:-.*\.whl)?$", path.name) for path in sources.iterdir())
+    return sorted({name[1] for name in named if name is not None}, key=as_version)
+
+
+@cache
 def has_call(code: Code, call: str) -> bool:
     """Has a release a function, or a file, that the pattern of a call names as `file:function`?"""
     pattern = re.compile(call)
@@ -230,7 +280,9 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if asked.command == "prove":
         wrong = unproved(asked.sources)
-        wrong += [(one.id, why) for one in issues() for why in misplaced(one, asked.sources)]
+        wrong += [
+            (one.id, why) for one in issues() for check in (misplaced, outlived) for why in check(one, asked.sources)
+        ]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
         print(f"{seen} proofs are code; {len(wrong)} of them, or calls beside them, do not hold")

@@ -130,6 +130,41 @@ def test_the_calls_of_an_entry_stand_in_the_releases_it_is_met_in(
     )
 
 
+NEWER = "2.0 does not have, and 1.0 does: "
+
+
+@pytest.mark.parametrize(
+    ("newest", "fixed", "told"),
+    [
+        ("def take():\n    assert x\n    config.width\n", None, []),
+        ("def take():\n    assert y\n    config.width\n", None, ["assert x"]),
+        ("def take():\n    assert x\n    config.get('w')\n", None, ["width"]),
+        ("def give():\n    assert x\n    config.width\n", None, [r"old\.py:take$", "assert x", "width"]),
+        ("def give():\n", "2.0", []),
+    ],
+)
+def test_the_last_release_of_an_entry_has_its_calls_its_line_and_the_name_that_its_message_misses(
+    tmp_path: Path, newest: str, fixed: str | None, told: list[str]
+) -> None:
+    write(tmp_path / "vllm-1.0/vllm/old.py", "def take():\n    assert x\n    config.width\n")
+    write(tmp_path / "vllm-2.0/vllm/old.py", newest)
+    one = Issue(
+        *("id", "", "", "", ""),
+        said="'Config' object has no attribute 'width'",
+        code="assert x",
+        calls=(r"old\.py:take$", r"torch/nn\.py:forward$"),
+        fixed=fixed,
+    )
+    assert known_issues.outlived(one, tmp_path) == [NEWER + what for what in told]
+
+
+def test_a_post_release_without_the_line_ends_no_entry(tmp_path: Path) -> None:
+    write(tmp_path / "vllm-1.0/vllm/old.py", "def take():\n    assert x\n")
+    write(tmp_path / "vllm-1.0.post1/vllm/old.py", "def take():\n")
+    one = Issue("id", "", "", "", "", code="assert x", calls=(r"old\.py:take$",))
+    assert known_issues.outlived(one, tmp_path) == []
+
+
 def test_calls_are_found_in_a_wheel_as_in_a_folder(tmp_path: Path) -> None:
     wheel(tmp_path / "vllm-1.0-py3-none-any.whl", {"vllm/old.py": "def take():\n"})
     code = known_issues._release(tmp_path, "vllm", "1.0")
