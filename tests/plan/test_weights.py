@@ -9,7 +9,7 @@ from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.experts import experts_of
 from vllm_doctor.plan.model.quantization import GGUF_BITS, Format, Scheme, gguf_bits, scheme, unquantized_format
-from vllm_doctor.plan.terms.matrices import Matrix, padded_vocab
+from vllm_doctor.plan.terms.matrices import Matrix, feed_forward, padded_vocab
 from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers, tensors
 
 __all__ = ["model"]
@@ -322,6 +322,29 @@ def test_param2moe_names_the_width_of_all_shared_experts():
     found = experts_of(Section(moe), 4, 1856, "param2moe")
     assert found is not None
     assert found.shared_width == 512
+
+
+def test_latent_experts_take_and_give_a_narrower_width_between_two_projections():
+    # Nemotron 3 Super: 40 layers of 512 experts of 2688 channels, from latents of 1024 instead of hidden states of 4096
+    # (nemotron_h.py fc1_latent_proj, fc2_latent_proj, which each rank has whole).
+    plain, latent = ({**HYBRID, **more} for more in ({}, {"moe_latent_size": 672}))
+    experts, projections = 2 * 128 * 2 * (2688 - 672) * 1856, 2 * 2 * 2688 * 672
+    assert of(plain) - of(latent) == pytest.approx(2 * (experts - projections), rel=1e-3)
+    a = describe(Section(latent))
+    assert (a.moe.inputs(2688), describe(Section(plain)).moe.inputs(2688)) == (672, 2688)
+    whole = [m for m in feed_forward(a, 1, "layers.1", Parallel(tp=4)) if "latent" in m.name]
+    assert [(m.name, m.out, m.inner) for m in whole] == [
+        ("layers.1.mixer.fc1_latent_proj", 672, 2688),
+        ("layers.1.mixer.fc2_latent_proj", 2688, 672),
+    ]
+
+
+def test_hy3_names_the_width_of_an_expert_in_its_own_word():
+    config = {**HYBRID, "model_type": "hy_v3", "hybrid_override_pattern": None, "num_shared_experts": 1}
+    config |= {"n_routed_experts": None, "num_experts": 128, "moe_intermediate_size": None, "expert_hidden_dim": 1536}
+    found = experts_of(Section({k: v for k, v in config.items() if v is not None}), 4, 13312, "hy_v3")
+    assert found is not None
+    assert (found.width, found.shared_width) == (1536, 1536)
 
 
 def test_a_list_of_nemotron_h_names_mixers_below_the_backbone():

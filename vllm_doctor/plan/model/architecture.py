@@ -41,7 +41,9 @@ class Linear(msgspec.Struct, frozen=True):
 
 
 class Moe(msgspec.Struct, frozen=True):
-    """Experts of the layers that have them; widths in channels. `beside_mlp`: such a layer has its own MLP too."""
+    """Experts of the layers that have them; widths in channels. `beside_mlp`: such a layer has its own MLP too;
+    `latent`: what they take and give is as wide as this, between two projections (nemotron_h.py, kimi_k3), else as the
+    hidden states."""
 
     experts: int
     top_k: int
@@ -51,6 +53,11 @@ class Moe(msgspec.Struct, frozen=True):
     router_bias: bool = False
     shared_gate: bool = False
     beside_mlp: bool = False
+    latent: int = 0
+
+    def inputs(self, hidden: int) -> int:
+        """Channels of what an expert takes and gives."""
+        return self.latent or hidden
 
 
 class Vision(msgspec.Struct, frozen=True):

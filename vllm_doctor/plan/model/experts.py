@@ -16,6 +16,10 @@ CHOSEN_EXPERTS = (
     "moe_experts_per_token",
     "top_k",
 )
+# The width of an expert; the first is hy_v3.py's, which reads it whatever else is named.
+EXPERT_WIDTH = ("expert_hidden_dim", "moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size")
+# What experts take and give, where it is another width than the hidden states' (nemotron_h.py, kimi_k3).
+LATENT = ("moe_latent_size", "routed_expert_hidden_size")
 # The width of all shared experts together (qwen2_moe.py, granitemoeshared.py, step3_text.py), and the width of one
 # (nemotron_h.py, bailing_moe.py, sarvam.py).
 ALL_SHARED = ("shared_expert_intermediate_size", "shared_intermediate_size", "share_expert_dim")
@@ -32,10 +36,8 @@ def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe |
     if experts <= 1:
         return None
     top_k = text.whole(*CHOSEN_EXPERTS, low=1, high=experts, default=1)
-    if text.has("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size") and isinstance(
-        text.values.get("moe_intermediate_size", 0), int
-    ):
-        each = text.whole("moe_intermediate_size", "expert_intermediate_size", "moe_ffn_hidden_size", high=1_000_000)
+    if text.has(*EXPERT_WIDTH) and isinstance(text.values.get("moe_intermediate_size", 0), int):
+        each = text.whole(*EXPERT_WIDTH, high=1_000_000)
     elif model_type in EXPERT_WIDTH_IS_INTERMEDIATE or not text.has("moe_intermediate_size"):
         each = width
     else:
@@ -70,6 +72,7 @@ def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe |
         or model_type == "gpt_oss",
         shared_gate=model_type.startswith(("qwen2_moe", "qwen3_next", "qwen3_5")),
         beside_mlp=model_type.startswith("gemma4"),  # gemma4.py: experts run parallel to the MLP
+        latent=text.whole(*LATENT, low=0, high=1_000_000, default=0),
     )
 
 

@@ -105,7 +105,7 @@ def _stored(  # noqa: PLR0917
     """The whole pieces that a rank's part of `each` must consist of, where it does not; None where it does."""
     if form.block and each % form.block:
         refines = does.refines_expert_blocks and fmt.name == "fp8" and part.expert
-        if refines and gcd(form.block, each, a.hidden) >= _REFINED:
+        if refines and gcd(form.block, each, a.moe.inputs(a.hidden) if a.moe else a.hidden) >= _REFINED:
             return None
         return f"blocks of {form.block} that share a scale; {each} for each rank is not a multiple"
     if does.marlin_alone_packs and _packed(a) and each % _MARLIN[side]:

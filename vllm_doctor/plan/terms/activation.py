@@ -164,19 +164,19 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     tokens = s.batched * (s.parallel.dp if s.parallel.expert else 1)
     if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_32768:
         tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 32768)
-    width = moe.width if s.parallel.expert else moe.width // s.parallel.tp
+    width, hidden = moe.width if s.parallel.expert else moe.width // s.parallel.tp, moe.inputs(a.hidden)
     if direct:
         return Term(
             "MoE workspace",
-            s.element * s.batched * moe.top_k * (max(2 * width, a.hidden) + width),
-            f"{s.batched} × {moe.top_k} × (max({2 * width}, {a.hidden}) + {width}) × {s.element} B",
+            s.element * s.batched * moe.top_k * (max(2 * width, hidden) + width),
+            f"{s.batched} × {moe.top_k} × (max({2 * width}, {hidden}) + {width}) × {s.element} B",
             "fused_moe/fused_marlin_moe.py intermediate_cache13, intermediate_cache2",
         )
-    size = s.element * tokens * moe.top_k * (max(width, a.hidden) + max(2 * width, a.hidden))
+    size = s.element * tokens * moe.top_k * (max(width, hidden) + max(2 * width, hidden))
     return Term(
         "MoE workspace",
         size,
-        f"{tokens} × {moe.top_k} × (max({width}, {a.hidden}) + max({2 * width}, {a.hidden})) × {s.element} B",
+        f"{tokens} × {moe.top_k} × (max({width}, {hidden}) + max({2 * width}, {hidden})) × {s.element} B",
         "fused_moe/fused_moe.py workspace_shapes",
     )
 
@@ -201,8 +201,8 @@ def _gathered(a: Architecture, s: Settings) -> Term | None:
     tokens = s.batched * s.parallel.dp
     return Term(
         "all ranks' hidden states",
-        float(2 * tokens * a.hidden * s.element),
-        f"2 × {tokens} × {a.hidden} × {s.element} B",
+        float(2 * tokens * a.moe.inputs(a.hidden) * s.element),
+        f"2 × {tokens} × {a.moe.inputs(a.hidden)} × {s.element} B",
         "distributed/device_communicators/all2all.py",
     )
 

@@ -117,12 +117,16 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
             yield from _mlp(a, dense, times * a.width / par.tp)
         return
     held = ceil(moe.experts / par.expert_split) if par.expert else moe.experts
-    wide = moe.width if par.expert else moe.width / par.tp
+    wide, inner = moe.width if par.expert else moe.width / par.tp, moe.inputs(a.hidden)
     # Where the MLP has no gate, the experts have none either (fused_moe/layer.py is_act_and_mul).
     for part in ("gate_proj", "up_proj") if a.gated_mlp else ("up_proj",):
-        yield Matrix(f"{sparse}.experts.0.{part}", wide, a.hidden, held, expert=True, tensor="w13")
-    yield Matrix(f"{sparse}.experts.0.down_proj", a.hidden, wide, held, expert=True)
+        yield Matrix(f"{sparse}.experts.0.{part}", wide, inner, held, expert=True, tensor="w13")
+    yield Matrix(f"{sparse}.experts.0.down_proj", inner, wide, held, expert=True)
     yield Matrix(f"{sparse}.gate", moe.experts, a.hidden, vector=True)
+    if moe.latent:
+        # On each rank whole, but the first of them in 0.13, which 0.14 changed (nemotron_h.py).
+        yield Matrix(f"{sparse}.fc1_latent_proj", moe.latent, a.hidden)
+        yield Matrix(f"{sparse}.fc2_latent_proj", a.hidden, moe.latent)
     if moe.router_bias:
         yield Matrix("bias", moe.experts, 1, vector=True)
     if moe.beside_mlp:
