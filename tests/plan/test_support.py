@@ -104,18 +104,20 @@ def test_blocks_of_fp8_experts_are_not_cut_before_scales_are_refined(ask, tp, ve
 
 
 @pytest.mark.parametrize(
-    ("ranks", "flags"),
+    ("architecture", "ranks", "flags"),
     [
-        ("-tp 2", ["--tensor-parallel-size"]),  # 704 of the shared expert: five and a half
-        ("-tp 2 --enable-expert-parallel", ["--tensor-parallel-size"]),
-        ("-tp 2 -dp 2", ["--tensor-parallel-size"]),
-        ("-tp 2 -dp 2 --enable-expert-parallel", []),  # tokens are split there, and the shared expert may be whole
+        ("Qwen3NextForCausalLM", "-tp 2", ["--tensor-parallel-size"]),  # 704 of the shared expert: five and a half
+        ("Qwen3NextForCausalLM", "-tp 2 --enable-expert-parallel", ["--tensor-parallel-size"]),
+        ("Qwen3NextForCausalLM", "-tp 2 -dp 2", ["--tensor-parallel-size"]),
+        ("Qwen3NextForCausalLM", "-tp 2 -dp 2 --enable-expert-parallel", []),  # each rank has all of it
+        ("Qwen2MoeForCausalLM", "-tp 2 -dp 2 --enable-expert-parallel", ["--tensor-parallel-size"]),  # or never has
+        ("KimiLinearForCausalLM", "-tp 2 -dp 2 --enable-expert-parallel", []),  # or may have
     ],
 )
-def test_a_shared_expert_that_each_rank_may_hold_whole_is_not_refused(ask, ranks, flags):
+def test_a_shared_expert_that_each_rank_may_hold_whole_is_not_refused(ask, architecture, ranks, flags):
     config = {
         **FP8_EXPERTS,
-        "architectures": ["Qwen2MoeForCausalLM"],
+        "architectures": [architecture],
         "model_type": "qwen2_moe",
         "moe_intermediate_size": 512,
         "shared_expert_intermediate_size": 1408,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releases import kernels, registered, store
+from releases import kernels, registered, replicated, store
 from vllm_doctor.knowledge.version import Version, as_version
 
 FOLDER = store.FOLDER.parent / "history"
@@ -27,6 +27,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "models": ("architectures", "quantizations"),
     "build": ("build",),
     "traits": ("traits",),
+    "replicated": replicated.TABLES,
 }
 
 

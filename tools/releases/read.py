@@ -17,6 +17,7 @@ from releases import (
     packages,
     refusals,
     registered,
+    replicated,
     store,
     traits,
 )
@@ -44,6 +45,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (tuple(registered.TABLES), lambda: registered.read(wheel)),
         (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
         (("traits",), lambda: {"traits": traits.read(wheel)}),
+        (replicated.TABLES, lambda: replicated.read(wheel)),
         (("metrics",), lambda: {"metrics": metrics.read(wheel)}),
         (("messages",), lambda: {"messages": messages.read(wheel, catalogue)}),
         (("refusals",), lambda: {"refusals": refusals.read(wheel, frozenset(taken))}),

@@ -33,6 +33,8 @@ SECTIONS = (
     "reasoning_parsers",
     "architectures",
     "traits",
+    "tokens",
+    "shared_experts",
     "metrics",
     "messages",
     "refusals",

@@ -39,7 +39,7 @@ _MADE = "made"
 _Row = ast.ClassDef | tuple[str, str] | str | None
 
 
-class _LostError(Exception):
+class LostError(Exception):
     """A base, or the class itself, is not where its module says."""
 
 
@@ -71,7 +71,7 @@ class Traits:
         return next((p for p in (f"{plain}.py", f"{plain}/__init__.py") if p in self.wheel.files), None)
 
     def of(self, module: str, name: str) -> frozenset[str]:
-        """The traits of a class. Raises _LostError."""
+        """The traits of a class. Raises LostError."""
         made: set[str] = set()
         for where, node in self.found(module, name, _DEPTH):
             made |= {key for key, held in self.all(where, node, _DEPTH).items() if held}
@@ -80,7 +80,7 @@ class Traits:
     def _all(self, module: str, node: ast.ClassDef, depth: int) -> dict[str, bool]:
         """Each trait that a class or the nearest of its bases sets."""
         if not depth:
-            raise _LostError(node.name)
+            raise LostError(node.name)
         made: dict[str, bool] = {}
         for base in reversed(node.bases):
             for where, found in self._base(module, base):
@@ -96,7 +96,7 @@ class Traits:
             case ast.Attribute():
                 return []  # nn.Module and other libraries'
             case _:
-                raise _LostError(ast.unparse(base))
+                raise LostError(ast.unparse(base))
 
     def _own(self, node: ast.ClassDef) -> dict[str, bool]:
         made: dict[str, bool] = {}
@@ -116,15 +116,15 @@ class Traits:
         return made
 
     def _found(self, module: str, name: str, depth: int) -> list[tuple[str, ast.ClassDef]]:
-        """The classes that a name of a module may be; none for what is of another library. Raises _LostError."""
+        """The classes that a name of a module may be; none for what is of another library. Raises LostError."""
         path = self._path(module)
         if path is None or not depth:
-            raise _LostError(f"{module}.{name}")
+            raise LostError(f"{module}.{name}")
         rows = self.table(path, module).get(name)
         if rows is None:
             if name in _BUILTIN:
                 return []
-            raise _LostError(f"{module}.{name}")
+            raise LostError(f"{module}.{name}")
         made: list[tuple[str, ast.ClassDef]] = []
         for row in rows:
             match row:
@@ -133,7 +133,7 @@ class Traits:
                 case (str() as home, str() as other):
                     made += self.found(home, other, depth - 1)
                 case str():
-                    raise _LostError(f"{module}.{name}")
+                    raise LostError(f"{module}.{name}")
                 case _:
                     pass
         return made
@@ -219,6 +219,6 @@ def read(wheel: Wheel) -> dict[str, str]:
             has = traits.of(home, cls) & (traits.flags | asked)
             has = has if listed is None else has - {_STAGES} | ({_STAGES} if name in listed else set())
             made[name] = " ".join(sorted(has))
-        except _LostError:
+        except LostError:
             continue
     return made

@@ -187,6 +187,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     triton_experts_of_any_card: bool
     keeps_items_whole: bool
     raises_step_to_items: bool
+    keeps_expert_buffer: bool
+    balances_by_nixl: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

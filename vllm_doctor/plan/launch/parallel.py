@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+import enum
+from math import ceil
+
 import msgspec
+
+
+class Shared(enum.Enum):
+    """How ranks that split tokens hold the shared experts: each a part of their width, or each all of it."""
+
+    SPLIT = "split"
+    WHOLE = "whole"
+    PERHAPS = "perhaps whole"  # what decides it is not known
 
 
 class Parallel(msgspec.Struct, frozen=True):
@@ -15,6 +26,8 @@ class Parallel(msgspec.Struct, frozen=True):
     local: int = 1  # data-parallel ranks of this host
     layers: tuple[int, ...] = ()  # of each pipeline stage, where VLLM_PP_LAYER_PARTITION says so
     rest_last: bool = False  # does the last stage take the layers that an equal division leaves?
+    shared: Shared = Shared.SPLIT
+    spare: int = 0  # copies of experts beside the model's own, where experts are balanced
 
     @property
     def cards(self) -> int:
@@ -25,6 +38,15 @@ class Parallel(msgspec.Struct, frozen=True):
     def expert_split(self) -> int:
         """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
         return self.tp * self.dp if self.expert else self.tp
+
+    def held(self, experts: int) -> int:
+        """Experts of a layer on one rank, spare copies and all."""
+        return ceil((experts + self.spare) / self.expert_split) if self.expert else experts
+
+    @property
+    def shared_split(self) -> int:
+        """Ranks that share the width of the shared experts."""
+        return 1 if self.shared is Shared.WHOLE else self.tp
 
     def stages(self, count: int) -> tuple[int, ...]:
         """How many of `count` layers each pipeline stage has."""

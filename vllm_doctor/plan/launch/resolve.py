@@ -14,6 +14,7 @@ from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, keyed, traits
+from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.flags import Flags, SettingError
@@ -22,6 +23,7 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
+from vllm_doctor.plan.launch.shared_experts import shared_experts
 from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.which_engine import which_engine
@@ -121,15 +123,7 @@ def resolve(  # noqa: PLR0917
     if choice.because is not None:
         notes.append(f"vLLM {version} runs this on its V0 engine: its V1 does not take {choice.because}")
     refusals += [choice.refusal] if choice.refusal is not None else []
-    par = Parallel(
-        flags.int("tensor-parallel-size", 1, 1, 4096),
-        flags.int("pipeline-parallel-size", 1, 1, 4096),
-        flags.int("data-parallel-size", 1, 1, 4096),
-        flags.on("enable-expert-parallel", default=False),
-        local_ranks(flags),
-        partition(env),
-        does.rest_to_last_stage,
-    )
+    par = _parallel(flags, env, arch, version)
     check_parallel(par, arch, gpus, refusals)
     refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:
@@ -270,6 +264,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         marlin_experts=env.get("VLLM_MXFP4_USE_MARLIN") == "1",
+        balances=balances(flags, arch, par, does),
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
         window_dtype=flags.text("mamba-cache-dtype") or "auto",
@@ -281,6 +276,19 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Version) -> Parallel:
+    par = Parallel(
+        flags.int("tensor-parallel-size", 1, 1, 4096),
+        flags.int("pipeline-parallel-size", 1, 1, 4096),
+        flags.int("data-parallel-size", 1, 1, 4096),
+        flags.on("enable-expert-parallel", default=False),
+        local_ranks(flags),
+        partition(env),
+        behaviour(version).rest_to_last_stage,
+    )
+    return replace(par, shared=shared_experts(flags, env, arch, par, version), spare=spare_experts(flags, arch, par))
 
 
 def _told(line: LaunchLine, arch: Architecture, does: Behaviour) -> list[Refusal]:

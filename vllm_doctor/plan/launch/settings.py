@@ -73,6 +73,7 @@ class Settings(msgspec.Struct, frozen=True):
     flashinfer_asked: bool | None = None
     flashinfer_experts: bool = False  # asked for, for experts in NVFP4
     marlin_experts: bool = False  # asked for, for experts in MXFP4
+    balances: str | None = None  # by what experts are balanced: "nixl", "gathered", "either"; None: they are not
     async_scheduling: bool = True
     mamba_dtype: str = "auto"  # of recurrent states
     window_dtype: str = "auto"  # of their convolutions' windows

@@ -27,6 +27,9 @@ ADAPTERS = 0.25
 _TOLD_BY = {
     "weights": "--weights-gib, from the checkpoint's index or a log of any start of it",
     "layout of the weights": "whether triton_kernels is installed: with it MXFP4 experts are Triton's, else Marlin's",
+    "shared experts": "the all-to-all backend, and a log of any start of this launch: each rank may hold them whole",
+    "balancing of experts": "whether NIXL is installed: with it the profile gathers no experts; or communicator of "
+    "--eplb-config",
     "sampler": "whether FlashInfer is installed, or VLLM_USE_FLASHINFER_SAMPLER set either way",
     "drafter": "--weights-gib, from a log of any start with this drafter",
     "memory outside torch": "the card's name, which says how cards are linked, and a log of any start on this host",
@@ -58,11 +61,13 @@ class Spread(msgspec.Struct, frozen=True):
 
 OUTSIDE, COMPILED = "memory outside torch", "compiled code"
 # The spreads of what is loaded, of what the profile's pass takes beside it, and of what is not torch's.
-OF_WEIGHTS = frozenset({"weights", "layout of the weights", "drafter"})
-OF_PASS = frozenset({"activation", "sampler", COMPILED})
+OF_WEIGHTS = frozenset({"weights", "layout of the weights", "shared experts", "drafter"})
+OF_PASS = frozenset({"activation", "sampler", "balancing of experts", COMPILED})
 
 # Spreads that are one way or the other, and no deviation from a middle: added whole.
-_WHOLE = frozenset({"layout of the weights", "sampler", "model type", "drafter", COMPILED})
+_WHOLE = frozenset(
+    {"layout of the weights", "shared experts", "sampler", "balancing of experts", "model type", "drafter", COMPILED}
+)
 
 
 def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
@@ -147,6 +152,8 @@ def spreads_of(  # noqa: PLR0917
         Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
         Spread("model type", strange, strange),
         Spread("layout of the weights", heavier, 0.0),
+        Spread("shared experts", stage.replicated / GIB if known.weights_gib is None else 0.0, 0.0),
+        Spread("balancing of experts", 0.0, stage.lighter / GIB if known.activation_gib is None else 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
         Spread(COMPILED, stage.pinned / GIB if compiled else 0.0, compiled),
     ]

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.online import STREAMED, STREAMED_EXPERTS
-from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms.activation import Activation, estimate
+from vllm_doctor.plan.terms.balancing import balancing
 from vllm_doctor.plan.terms.compiling import may_stay
 from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.fragments import stranded
@@ -23,6 +24,7 @@ from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import pool_of
+from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights, step_buffers
 
 
@@ -35,6 +37,8 @@ class Stage(msgspec.Struct, frozen=True):
     checked: Pool | None  # the pool against which vLLM checks that one request fits
     stranded: float
     heavier: float  # what the weights are more if the host's kernels lay them out the other way
+    replicated: float  # what they are more if each rank holds the shared experts whole
+    lighter: float  # what the profile takes less if NIXL is installed, by which experts are balanced
     offloaded: Offloaded  # of the weights, what stays on the host
     loading: float  # what is there beside the weights until they are loaded
     pinned: float  # of what compiling takes, what may stay
@@ -75,8 +79,8 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     headless = a.tied or s.pooling
     shown = replace(a, vision=None if without_tower(a, s) else a.vision, shares_weights=own, tied=headless)
 
-    def load(to: WeightTarget) -> float:
-        return _loaded(shown, (s.quantization, s.element, s.gguf), s.parallel, index, to, s.speculative)
+    def load(to: WeightTarget, par: Parallel = s.parallel) -> float:
+        return _loaded(shown, (s.quantization, s.element, s.gguf), par, index, to, s.speculative)
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
@@ -85,15 +89,26 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:
         heavier = max(0.0, load(replace(target, capability=ADA)) - weights)
 
-    activation = estimate(
-        shown,
-        s,
-        capability=gpu.capability if gpu else None,
-        multiprocessors=gpu.multiprocessors if gpu else 132,
-        experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
-        first_stage=index == 0,
-        last_stage=last,
-    )
+    replicated = 0.0
+    if s.parallel.shared is Shared.PERHAPS:
+        replicated = load(target, replace(s.parallel, shared=Shared.WHOLE)) - load(target)
+
+    def profiled(pass_: Term | None) -> Activation:
+        return estimate(
+            shown,
+            s,
+            capability=gpu.capability if gpu else None,
+            multiprocessors=gpu.multiprocessors if gpu else 132,
+            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+            first_stage=index == 0,
+            last_stage=last,
+            balancing=pass_,
+        )
+
+    balanced = balancing(a, s, fmt, target)
+    weights += balanced.kept
+    activation = profiled(balanced.profiled)
+    lighter = activation.peak - profiled(None).peak if s.balances == "either" else 0.0
     pool = pool_of(a, s, gpu, index)
     checked = pool_of(a, s, gpu, None) if _checks_all_layers(s) else pool
     away = offloaded(shown, s, fmt, target, index)
@@ -104,7 +119,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
-    return Stage(weights, activation, pool, checked, lost, heavier, away, loading, pinned)
+    return Stage(weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned)
 
 
 def _drafter(s: Settings, target: WeightTarget) -> float:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
-from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import NVFP4, Format, Scheme, scheme
@@ -54,6 +54,7 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
     """What of the model does not split in this size: of layers that are alike one is looked at. Kept: a search for
     cards asks the same sizes of each of them."""
     fmt = scheme(a.quantization, *asked)
+    par = replace(par, shared=Shared.WHOLE) if par.shared is Shared.PERHAPS else par  # nothing that may be is refused
     seen: set[tuple[object, ...]] = set()
     for index, layer in enumerate(a.layers):
         moe = a.moe is not None and index in a.moe.layers
@@ -71,18 +72,9 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
             continue
         seen.add(like)
         for whole, part in pairs:
-            if _perhaps_whole(part, par):
-                continue
             if not part.vector and (why := _refused(a, does, fmt, whole, part)) is not None:
                 return why
     return None
-
-
-def _perhaps_whole(part: Matrix, par: Parallel) -> bool:
-    """From 0.10.2 on each rank holds the shared experts whole where tokens, not widths, are split among the ranks of a
-    data-parallel one; which backends do so changes from release to release (config/parallel.py
-    use_sequence_parallel_moe)."""
-    return par.expert and par.tp > 1 and par.dp > 1 and ".shared_expert" in part.name
 
 
 def _refused(a: Architecture, does: Behaviour, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
@@ -138,5 +130,5 @@ def _needs_groups(does: Behaviour, fmt: Scheme, form: Format, part: Matrix) -> b
     if fmt.name == "compressed-tensors":
         return not part.expert or does.checks_expert_groups
     if fmt.name == "modelopt":
-        return form == NVFP4 and not part.expert and "shared" not in part.name  # whose width may be another
+        return form == NVFP4 and not part.expert
     return fmt.name in {"awq", "awq-marlin"} and not part.expert

@@ -234,12 +234,13 @@ def estimate(
     first_stage: bool = True,
     last_stage: bool = True,
     experts: str = "",
+    balancing: Term | None = None,
 ) -> Activation:
-    """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format."""
+    """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format,
+    `balancing` the pass that gathers them, where they are balanced."""
     e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
     terms: list[Term] = []
-    under = 0.0  # alive through both stages
-    kept = 0.0
+    under, kept = 0.0, 0.0  # the first is alive through both stages
     forward = _forward(a, s, tokens)
     direct = _direct(s, experts, capability)
     moe = _moe(a, s, direct=direct)
@@ -292,6 +293,7 @@ def estimate(
         terms.append(latent)
     sampler = _sampler(a, s, seqs, multiprocessors) if logits else None
     other = _otherwise(s, sampler, seqs, padded_vocab(a.vocab, s.parallel.tp))
+    stages += [] if balancing is None else [balancing]
     alone = max(t.bytes for t in stages)
     if sampled and sampler is not None:
         stages.append(sampler)

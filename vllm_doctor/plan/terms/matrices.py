@@ -116,7 +116,7 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
             times = 2 if a.double_wide and a.layers[index].shares_kv else 1
             yield from _mlp(a, dense, times * a.width / par.tp)
         return
-    held = ceil(moe.experts / par.expert_split) if par.expert else moe.experts
+    held = par.held(moe.experts)
     wide, inner = moe.width if par.expert else moe.width / par.tp, moe.inputs(a.hidden)
     # Where the MLP has no gate, the experts have none either (fused_moe/layer.py is_act_and_mul).
     for part in ("gate_proj", "up_proj") if a.gated_mlp else ("up_proj",):
@@ -133,7 +133,7 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
         yield from _mlp(a, dense, a.width / par.tp)
     if moe.shared_width:
         one = moe.shared_gate or a.model_type.startswith("llama4")
-        yield from _mlp(a, f"{sparse}.shared_expert" + ("" if one else "s"), moe.shared_width / par.tp)
+        yield from _mlp(a, f"{sparse}.shared_expert" + ("" if one else "s"), moe.shared_width / par.shared_split)
     if moe.shared_gate:
         yield Matrix("gate", a.hidden, 1, vector=True)
     if a.model_type == "gpt_oss":

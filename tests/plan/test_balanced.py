@@ -1,0 +1,89 @@
+"""Experts that are balanced over the ranks: spare copies, a second place for one layer, and the profile's gathering."""
+
+import pytest
+
+from tests.plan.test_refused import settings
+from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.prediction.predict import predict
+from vllm_doctor.plan.prediction.record import GIB
+
+# 8 layers of 64 experts: 3 matrices of 2048 × 1024, in 2 bytes 12 MiB each.
+EXPERTS = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 4096,
+    "moe_intermediate_size": 1024,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "vocab_size": 32000,
+    "num_experts": 64,
+    "num_experts_per_tok": 4,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+EACH = 12 / 1024  # GiB of one expert of one layer
+RANKS = "-dp 4 --enable-expert-parallel"
+
+
+def planned(flags: str, version: str = "0.19.0"):
+    a, s, gpu = settings(EXPERTS, flags, version)
+    return predict(a, s, gpu, gpu.total_gib)
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "more"),  # experts of each layer on one of four ranks, and one layer of them again
+    [
+        ("--enable-eplb", "0.11.0", 0),
+        ("--enable-eplb", "0.12.0", 16),
+        ('--enable-eplb --eplb-config {"num_redundant_experts":8}', "0.12.0", 8 * 2 + 18),
+        ("--enable-eplb --eplb-config.num_redundant_experts 8", "0.12.0", 8 * 2 + 18),
+        ("--enable-eplb --num-redundant-experts 8", "0.9.2", 8 * 2),
+        ('--eplb-config {"num_redundant_experts":8}', "0.12.0", 0),  # refused, and nothing is balanced
+    ],
+)
+def test_spare_copies_weigh_and_a_second_place_for_one_layer_does(flags, version, more):
+    found = planned(f"{RANKS} {flags}", version).weights_gib - planned(RANKS, version).weights_gib
+    assert found == pytest.approx(more * EACH, abs=0.003)
+
+
+def test_the_profile_gathers_the_widest_matrix_of_all_ranks_beside_one_layer():
+    # Gate and up of 64 experts are 512 MiB, a rank's own 16 experts 192 MiB, hidden states of 8192 tokens 32 MiB.
+    p = planned(f"{RANKS} --enable-eplb")
+    (term,) = (t for t in p.terms if t.name == "balancing of experts in the profile")
+    assert term.bytes / GIB == pytest.approx((512 + 192 + 32) / 1024)
+    assert p.activation.winner == term.name
+    assert not any(t.name == term.name for t in planned(RANKS).terms)
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "by"),
+    [
+        ("", "0.21.0", "gathered"),
+        ("", "0.22.0", "either"),  # NIXL, where it is installed
+        ('{"communicator":"nixl"}', "0.22.0", "nixl"),
+        ('{"communicator":"torch_gloo"}', "0.33.0", "gathered"),
+    ],
+)
+def test_nixl_gathers_nothing(config, version, by):
+    p = planned(f"{RANKS} --enable-eplb" + (f" --eplb-config {config}" if config else ""), version)
+    assert p.settings.balances == by
+    assert any(t.name.startswith("balancing") for t in p.terms) is (by != "nixl")
+
+
+def test_where_no_launch_tells_what_moves_experts_the_range_reaches_the_larger_pool():
+    plain, nixl, either = (
+        planned(f"{RANKS} --enable-eplb{config}", "0.33.0")
+        for config in (' --eplb-config {"communicator":"torch_gloo"}', ' --eplb-config {"communicator":"nixl"}', "")
+    )
+    more = nixl.available_kv_gib - plain.available_kv_gib
+    assert more > 0.2
+    assert either.available_kv_gib == plain.available_kv_gib
+    assert either.margin_gib == (plain.margin_gib[0], pytest.approx(plain.margin_gib[1] + more))
+
+
+def test_a_count_that_is_none_is_refused():
+    with pytest.raises(SettingError, match="num_redundant_experts"):
+        settings(EXPERTS, f'{RANKS} --enable-eplb --eplb-config {{"num_redundant_experts":"many"}}')
