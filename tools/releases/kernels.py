@@ -1,4 +1,5 @@
-"""The kernels that a release lets one choose, and the compute capability that each attention backend asks for."""
+"""The kernels that a release lets one choose, the compute capability that each attention backend asks for, what else it
+takes, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from releases import backends
 from releases.assigned import assigned
 from releases.wheel import Wheel
 
@@ -16,13 +18,15 @@ _CLASSES = {
     "AttentionBackendEnum": "attention",
     "CompilationConfig": "compilation",
 }
-TABLES = ("attention", "compilation", "linear", "moe", "pass_config")
+TABLES = ("attention", "attention_order", "compilation", "linear", "moe", "pass_config")
+# Of other makers' devices, which a launch on CUDA is never given.
+_ELSEWHERE = ("ROCM", "XPU", "CPU", "AMX")
 _TYPES = {"MoEBackend": "moe", "LinearBackend": "linear"}
 _FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer|registry|backends/registry))\.py"
 
 
 def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
-    """Table → name → what is known of it (`capability` of attention backends)."""
+    """Table → name → what is known of it (`capability` and `takes` of attention backends)."""
     made: dict[str, dict[str, dict[str, object]]] = {table: {} for table in TABLES}
     classes: dict[str, str] = {}
     for path in wheel.paths(_FILES):
@@ -31,10 +35,15 @@ def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
                 made[table].setdefault(name, {})
                 if table == "attention" and isinstance(value, str):
                     classes[name] = value
+    known = backends.read(wheel)
     for name, where in classes.items():
         asked = _capability(wheel, where)
         if asked is not None:
             made["attention"][name]["capability"] = asked
+        takes = {} if name.startswith(_ELSEWHERE) else known.takes(where.rpartition(".")[2])
+        if takes:
+            made["attention"][name]["takes"] = takes
+    made["attention_order"] = backends.order(wheel)
     return {table: {name: made[table][name] for name in sorted(made[table])} for table in made}
 
 

@@ -22,6 +22,7 @@ SECTIONS = (
     "joint",
     "environment",
     "attention",
+    "attention_order",
     "compilation",
     "linear",
     "moe",

@@ -189,6 +189,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     raises_step_to_items: bool
     keeps_expert_buffer: bool
     balances_by_nixl: bool
+    selects_by_block: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -241,6 +241,7 @@ def resolve(  # noqa: PLR0917
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,
         context_parallel=flags.int("decode-context-parallel-size", 1, 1, 4096)
         * flags.int("prefill-context-parallel-size", 1, 1, 4096),
+        prefill_parallel=flags.int("prefill-context-parallel-size", 1, 1, 4096),
         hybrid_manager=not flags.on(
             "disable-hybrid-kv-cache-manager",
             default=flags.text("kv-transfer-config") is not None and does.connector_ends_groups,

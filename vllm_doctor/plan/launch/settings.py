@@ -52,7 +52,8 @@ class Settings(msgspec.Struct, frozen=True):
     host: HostAsked = msgspec.field(default_factory=HostAsked)
     kv_bytes: int | None = None
     blocks_override: int | None = None
-    context_parallel: int = 1
+    context_parallel: int = 1  # the ranks that share one context, of prefill and decoding together
+    prefill_parallel: int = 1
     hybrid_manager: bool = True
     capture_sizes: int | None = None
     skip_encoder: bool = False

@@ -14,6 +14,7 @@ from vllm_doctor.plan.launch.online import MICROSCALED, SHORTHANDS
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import AWQ_METHODS, GPTQ_METHODS
+from vllm_doctor.plan.support import backends
 
 # The methods among which vLLM chooses for what a checkpoint calls itself, best first
 # (config/model.py _verify_quantization and the methods' override_quantization_method).
@@ -55,7 +56,8 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     yield from _build(s, gpu, gpu.capability)
     yield from _quantized(a, s, gpu, gpu.capability)
     yield from _schemes(a, s, gpu, gpu.capability)
-    yield from _backend(a, s, gpu, gpu.capability)
+    told = list(_backend(a, s, gpu, gpu.capability))
+    yield from told or backends.refusals(a, s, gpu)
     yield from _capped(a, s, gpu, gpu.capability)
     yield from _first_v1(s, gpu, gpu.capability)
 

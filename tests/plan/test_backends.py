@@ -1,0 +1,106 @@
+"""The attention backends of a release are asked what they take: of the launch's cache, blocks, heads and ranks."""
+
+import json
+
+import pytest
+
+from tests.plan.models import GPT_OSS_20B, LLAMA_8B
+from vllm_doctor.plan.question.planner import Question, planner
+
+GEMMA_3 = {
+    "architectures": ["Gemma3ForConditionalGeneration"],
+    "model_type": "gemma3",
+    "text_config": {**LLAMA_8B, "model_type": "gemma3_text", "head_dim": 256, "sliding_window": 1024},
+    "vision_config": {
+        "model_type": "siglip_vision_model",
+        "hidden_size": 1152,
+        "image_size": 896,
+        "intermediate_size": 4304,
+        "num_attention_heads": 16,
+        "num_hidden_layers": 27,
+        "patch_size": 14,
+    },
+}
+
+
+@pytest.fixture
+def refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
+
+    def asked(flags, *, config=LLAMA_8B, gpu="A100", version="0.33.0"):
+        file = tmp_path / "config.json"
+        file.write_text(json.dumps(config))
+        words = ("vllm", "serve", "m", "--max-model-len", "4096", *flags.split())
+        planned = planner(Question(words, gpu, 16, None, version, str(file)))
+        return [f"{r.flag}: {r.needed}" for r in planned.predict().settings.refusals]
+
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpu", "version", "needed"),
+    [
+        # 0.14.1 chooses FlashAttention first, and then has no block of 8 tokens for it
+        ("--block-size 8", "A100", "0.14.1", "--block-size: a multiple of 16: no backend of 0.14.1 takes it"),
+        ("--block-size 32", "A100", "0.14.1", None),
+        # FlexAttention takes any block from 0.18, which chooses by it, to 0.20
+        ("--block-size 8", "A100", "0.18.0", None),
+        ("--block-size 8", "A100", "0.24.0", "--block-size: a multiple of 16: no backend of 0.24.0 takes it"),
+        ("--kv-cache-dtype fp8_inc", "A100", "0.24.0", "--kv-cache-dtype: auto: no backend of 0.24.0 takes it"),
+        ("--kv-cache-dtype int8_per_token_head", "A100", "0.24.0", None),
+        (
+            "--kv-cache-dtype int8_per_token_head --attention-backend FLASHINFER",
+            "A100",
+            "0.24.0",
+            "--kv-cache-dtype: auto, or another backend: FLASHINFER does not take it",
+        ),
+        (
+            "--dtype float32 --attention-backend FLASH_ATTN",
+            "A100",
+            "0.33.0",
+            "--dtype: bfloat16 or float16, or another backend: FLASH_ATTN does not take it",
+        ),
+        ("--dtype float32", "A100", "0.33.0", None),
+        # Triton's kernels return no logarithms of sums, which ranks that share a context join their parts by
+        (
+            "--tensor-parallel-size 16 --decode-context-parallel-size 2 --attention-backend TRITON_ATTN",
+            "A100",
+            "0.28.0",
+            "--decode-context-parallel-size: 1, or another backend: TRITON_ATTN does not take it",
+        ),
+        ("--tensor-parallel-size 16 --decode-context-parallel-size 2", "A100", "0.28.0", None),
+        (
+            "--tensor-parallel-size 16 --decode-context-parallel-size 2",
+            "T4",
+            "0.28.0",
+            "--decode-context-parallel-size: 1: no backend of 0.28.0 takes it with this model on this card",
+        ),
+        (
+            "--prefill-context-parallel-size 2",
+            "H200",
+            "0.24.0",
+            "--prefill-context-parallel-size: 1: no backend of 0.24.0 takes it",
+        ),
+    ],
+)
+def test_what_no_backend_takes_is_refused(refused, flags, gpu, version, needed):
+    told = refused(flags, gpu=gpu, version=version)
+    assert len(told) == (needed is not None)
+    assert all(one.startswith(str(needed)) for one in told)
+
+
+@pytest.mark.parametrize(("backend", "taken"), [("FLASHINFER", False), ("TRITON_ATTN", True)])
+def test_images_that_are_seen_both_ways_are_asked_of_the_backend_alone(refused, backend, taken):
+    told = refused(f"--attention-backend {backend}", config=GEMMA_3, version="0.19.1")
+    assert bool(told) is not taken
+    assert all("images that are seen both ways" in one for one in told)
+
+
+def test_sinks_are_asked_of_every_backend(refused):
+    told = refused("--attention-backend TURBOQUANT --kv-cache-dtype turboquant_k8v4", config=GPT_OSS_20B)
+    assert any("attention sinks" in one for one in told)
+
+
+@pytest.mark.parametrize("version", ["0.9.2", "0.11.0"])
+def test_before_backends_answered_nothing_is_asked(refused, version):
+    assert refused("--block-size 8", version=version) == []

@@ -1,0 +1,180 @@
+"""Which attention backend takes a launch: the answers of a release's own backends (history/kernels.json `takes`), asked
+of what the launch settles, in the release's own order.
+
+A backend answers for the size of a head, the types of cache and model, the card, blocks, sinks and the like. What
+nobody knows refuses nothing: a launch is refused where the backend that it asks for says no, or, where it asks for
+none, each that the release would try.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+
+from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.history import Record, history
+from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture, Attention
+
+# The questions that a launch can ask, in the order in which one is told: what a reader would change first.
+_ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability")
+# Models whose layers name a backend of their own: the release does not choose.
+_OWN = frozenset({"deepseek_v4", "minimax_m3", "step5", "glm5_next"})
+# Models whose prompts with images are seen both ways (config/model.py is_mm_prefix_lm, both in 0.14.1 and 0.33.0).
+_BOTH_WAYS = frozenset({"Gemma3ForConditionalGeneration", "PaliGemmaForConditionalGeneration"})
+# Layers that keep keys and values.
+_KINDS = frozenset({"full", "sliding", "chunked"})
+_SHORT = {"half": "float16", "float": "float32"}
+
+_Facts = Mapping[str, object]
+
+
+class _Question(OptionTest):
+    """The names in a backend's answers, as one kind of layer has them."""
+
+    def __init__(self, facts: _Facts) -> None:
+        self.facts = facts
+
+    def named(self, name: str) -> object:
+        return self.facts.get(name, UNKNOWN)
+
+    def shown(self, name: str) -> str:
+        return name
+
+
+def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """One refusal, for the first kind of layer that no backend takes."""
+    capability = gpu.capability if gpu is not None and gpu.backend == "CUDA" else None
+    if gpu is None or capability is None or s.engine != "V1" or s.pooling:
+        return
+    if not a.known or a.encoder_decoder or a.model_type in _OWN:
+        return
+    for layer in dict.fromkeys(layer for layer in a.layers if layer.kind in _KINDS):
+        facts = _facts(a, s, layer, capability)
+        question = _refused(facts, s)
+        if question is not None:
+            told = _told(question, facts, s, gpu)
+            if told.flag not in {earlier.flag for earlier in s.refusals}:  # one mistake is said once
+                yield told
+            return
+
+
+def _facts(a: Architecture, s: Settings, layer: Attention, capability: float) -> _Facts:
+    """What a kind of layer asks; a name that is not here is not known."""
+    dtype = _SHORT.get(s.dtype, s.dtype)
+    facts: dict[str, object] = {"capability": capability, "major": int(capability), "dtype": dtype}
+    facts["mla"] = latent = a.mla is not None and s.latents
+    if not (a.mla is not None and a.mla.indexer_top):  # whose cache the release lays out anew
+        facts["kv_cache_dtype"] = s.kv_dtype
+    if not latent:
+        if layer.head_dim == layer.value_dim:
+            facts["head_size"] = layer.head_dim
+        if s.block and not a.hybrid:  # whose blocks the release makes as long as a state
+            facts["block_size"] = s.block
+    if a.model_type == "gpt_oss":
+        facts["sink"] = True
+    if a.name in _BOTH_WAYS and not s.language_only and s.image_limit is None:
+        facts["mm_prefix"] = True
+    if s.prefill_parallel > 1:
+        facts["pcp"] = True
+    if s.context_parallel > s.prefill_parallel:
+        facts["dcp"] = True
+    return facts
+
+
+def _refused(facts: _Facts, s: Settings) -> str | None:
+    """The question that ends the start; None where none does."""
+    table = history("kernels", "attention")
+    if s.backend is not None:
+        name = s.backend.upper()
+        found = _failing(table.value(name, s.version), facts) if table.exists(name, s.version) else ()
+        return found[0] if found else None
+    chosen = dict(facts)
+    if not s.does.selects_by_block:
+        chosen.pop("block_size", None)
+    records = [table.value(name, s.version) for name in _tried(facts, s.version)]
+    if not records:
+        return None
+    answers = [_failing(record, chosen) for record in records]
+    if all(answers):
+        # What alone stands in the way of some backend is what a reader can change.
+        alone = [question for question in _ASKED if any(set(found) == {question} for found in answers)]
+        return (alone or list(answers[0]))[0]
+    if chosen != facts:
+        blocks = {"block_size": facts["block_size"]}
+        if all(_failing(record, blocks) for record in _possible(records, answers, chosen)):
+            return "block_size"
+    return None
+
+
+def _possible(records: Sequence[Record], answers: Sequence[tuple[str, ...]], facts: _Facts) -> Iterator[Record]:
+    """The backends one of which is chosen: those that may do, up to the first that is sure to."""
+    for record, failing in zip(records, answers, strict=True):
+        if not failing:
+            yield record
+            if _sure(record, facts):
+                return
+
+
+def _tried(facts: _Facts, version: Version) -> Iterator[str]:
+    """The backends that the release may try, each once, in its order."""
+    table, ask = history("kernels", "attention_order"), _Question(facts)
+    names: dict[str, None] = {}
+    for condition in table.names():
+        if table.exists(condition, version) and ask.value(_tree(condition)) is not False:
+            listed = table.value(condition, version).get("names")
+            names |= dict.fromkeys(map(str, listed)) if isinstance(listed, list) else {}
+    yield from names
+
+
+def _failing(record: Record, facts: _Facts) -> tuple[str, ...]:
+    """The questions to which a backend's answer is no, whatever nobody knows."""
+    return tuple(question for question, value in _answers(record, facts) if value is False)
+
+
+def _sure(record: Record, facts: _Facts) -> bool:
+    """Does a backend say yes to all that is asked?"""
+    return all(value is True for _, value in _answers(record, facts))
+
+
+def _answers(record: Record, facts: _Facts) -> Iterator[tuple[str, object]]:
+    """A backend's answers to what is asked; to a question that it has no test of the answer is yes."""
+    takes = record.get("takes")
+    ask = _Question(facts)
+    for question in _ASKED:
+        if question in facts and isinstance(takes, Mapping) and question in takes:
+            yield question, ask.value(_tree(str(takes[question])))
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _told(question: str, facts: _Facts, s: Settings, gpu: Card) -> Refusal:
+    """What is refused, in the launch's own words."""
+    asked = s.backend.upper() if s.backend is not None else ""
+    own = {
+        "kv_cache_dtype": ("--kv-cache-dtype", s.kv_dtype, "auto"),
+        "block_size": ("--block-size", str(s.block), "a multiple of 16"),
+        "pcp": ("--prefill-context-parallel-size", str(s.prefill_parallel), "1"),
+        "dcp": ("--decode-context-parallel-size", str(s.context_parallel // s.prefill_parallel), "1"),
+        "dtype": ("--dtype", s.dtype, "bfloat16 or float16"),
+    }
+    layers = {
+        "head_size": f"heads of {facts.get('head_size')}",
+        "sink": "attention sinks",
+        "mm_prefix": "images that are seen both ways",
+        "capability": f"{gpu.name}, compute capability {gpu.capability}",
+    }
+    if question in own:
+        flag, found, instead = own[question]
+        beside = f", or another backend: {asked} does not take it" if asked else f": no backend of {s.version} takes it"
+        return Refusal(flag, found, f"{instead}{beside}" + ("" if asked else " with this model on this card"))
+    if asked:
+        return Refusal("--attention-backend", asked, f"another backend: it does not take {layers[question]}")
+    return Refusal("--gpu", gpu.name, f"another card or release: no backend of {s.version} takes {layers[question]}")
