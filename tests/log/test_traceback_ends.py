@@ -9,6 +9,7 @@ from tests.scenarios import loading
 from vllm_doctor.log.read.assemble import parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
 from vllm_doctor.log.traceback import Frame, in_packages, tracebacks
+from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.verdict import Verdict
 
 SERVES = """\
@@ -67,3 +68,21 @@ def _calls(text: str) -> list[Frame]:
     read = stream(iter([text.encode()]))
     assert not isinstance(read, NotText)
     return [frame for crash in tracebacks(parse_lines(read)) for link in crash.links for frame in link.frames]
+
+
+def test_a_call_as_ipython_wrote_it_before_its_release_8() -> None:
+    """Colab still does: the file, the function, and the line's number in the listing alone."""
+    said = """UnsupportedOperation                      Traceback (most recent call last)
+/tmp/ipykernel_55/1894.py in <cell line: 0>()
+      2 import vllm
+----> 3 llm = vllm.LLM(model='m')
+/usr/lib/python3.12/site-packages/vllm/utils/system_utils.py in suppress_stdout()
+     61
+---> 62     stdout_fd = sys.stdout.fileno()
+UnsupportedOperation: fileno"""
+    (crash,) = tracebacks([LogLine(n, text) for n, text in enumerate(said.splitlines(), 1)])
+    assert (crash.root.name, crash.root.message) == ("UnsupportedOperation", "fileno")
+    assert [(f.file.rsplit("/", 1)[-1], f.line, f.function, f.code) for f in crash.root.frames] == [
+        ("1894.py", 3, "<cell line: 0>", "llm = vllm.LLM(model='m')"),
+        ("system_utils.py", 62, "suppress_stdout", "stdout_fd = sys.stdout.fileno()"),
+    ]

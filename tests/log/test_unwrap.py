@@ -163,3 +163,8 @@ def test_a_shells_word_for_a_child_that_a_signal_ended_is_a_line_of_its_own(told
     last = "INFO 03-14 09:01:00 [default_loader.py:384] Loading weights took 31 seconds from the disk"
     lines = ["INFO 03-14 09:00:01 [core.py:105] of few words", last, told]
     assert unwrapped(lines) == lines
+
+
+def test_an_exception_of_the_bare_class_begins_its_own_line() -> None:
+    lines = [*(f"{FRAME[: 60 + n]}, in load" for n in (0, 12, 28)), "Exception: the store refuses the file"]
+    assert spoken(unwrapped(lines))[-1] == "Exception: the store refuses the file"

@@ -97,3 +97,26 @@ def test_lines_that_a_page_joined_are_read_as_its_lines(tmp_path: Path) -> None:
     assert split(joined) == "vllm-1  | " + "\n".join(head + text for text in told)
     entry = json.dumps({"log": joined})
     assert split(entry) == entry
+
+
+def _notebook(*outputs: dict[str, object]) -> str:
+    cell = {
+        "cell_type": "code",
+        "source": ["import vllm\n", "llm = vllm.LLM(NAME)\n", "print(llm)"],
+        "outputs": outputs,
+    }
+    return json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+
+
+def test_a_notebook_is_what_its_cells_printed_and_raised() -> None:
+    printed = {"output_type": "stream", "name": "stdout", "text": [f"{line}\n" for line in HEALTHY]}
+    at_once = {"output_type": "stream", "name": "stderr", "text": "one\ntwo\n"}
+    raised = {
+        "output_type": "error",
+        "ename": "KeyError",
+        "evalue": "'a'",
+        "traceback": ["head\nbody", "KeyError: 'a'"],
+    }
+    shown = {"output_type": "execute_result", "data": {"text/plain": ["42"]}}
+    read = split(_notebook(printed, at_once, raised, shown))
+    assert read.splitlines() == [*HEALTHY, "one", "two", "head", "body", "KeyError: 'a'"]

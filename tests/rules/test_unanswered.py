@@ -9,6 +9,7 @@ from vllm_doctor.records.verdict import Verdict
 API, ENGINE = "(APIServer pid=1) ", "(EngineCore pid=2) "
 OK = f'{API}INFO:     10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
 FAILED = f'{API}INFO:     10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 500 Internal Server Error\n'
+BUSY = FAILED.replace("500 Internal Server Error", "503 Service Unavailable")
 ALIVE, DEAD = (f'{API}INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" {told}\n' for told in ("200 OK", "503 Unavailable"))
 WAITS = f"{ENGINE}INFO 05-21 10:20:12 [shm.py:9] No available shared memory broadcast block found in 60 seconds.\n"
 CLOSING = f"{API}INFO:     Shutting down\n{API}INFO:     Waiting for connections to close. (CTRL+C to force quit)\n"
@@ -17,8 +18,8 @@ CLOSING = f"{API}INFO:     Shutting down\n{API}INFO:     Waiting for connections
 @pytest.mark.parametrize(
     ("end", "says"),
     [
-        (3 * FAILED, "3 requests were answered with 500, and no request with 200"),
-        (OK + 2 * FAILED + ALIVE + FAILED, "3 requests were answered with 500"),
+        (3 * BUSY, "3 requests were answered with 503, and no request with 200"),
+        (OK + 2 * BUSY + ALIVE + BUSY, "3 requests were answered with 503"),
         (DEAD, "/health was answered with 503, and not with 200 after it"),
         (OK + ALIVE + DEAD, "/health was answered with 503"),
         (2 * WAITS, "the engine said 2 times that one process waits for another"),
@@ -31,6 +32,11 @@ def test_the_end_is_unknown_and_says_why(end: str, says: str) -> None:
     told = diagnosed(HEALTHY + end)
     assert told.verdict is Verdict.UNKNOWN
     assert says in told.path[-1].because
+
+
+@pytest.mark.parametrize("end", [3 * FAILED, OK + 2 * FAILED + ALIVE + FAILED])
+def test_errors_of_the_server_itself_in_a_row_are_a_finding(end: str) -> None:
+    assert [f.code for f in diagnosed(HEALTHY + end).findings] == ["VD529"]
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,13 @@ START = "Traceback (most recent call last)"
 _FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
+# The same before IPython 8, which Colab still runs: no line number, and a cell of a notebook has a name of its own.
+_OLD_CELL = Pattern(r"\s{0,4}(/\S{1,400}\.py|<ipython-input-[\w-]{1,40}>) in (?:\w+\.)*(\w{1,120}|<[\w: ]{1,40}>)\(")
 # As people shorten a call, and as pytest and py-spy write it: the file and its line together, the path mostly cut off.
 _SHORT = Pattern(
     r"\s{0,20}(?:[>|]\s{0,4})?((?:[\w.~-]{1,80}/){0,20}\w{1,80}\.py):(\d{1,9}):?,? in (?:\w+\.)*(\w{1,120})\b"
 )
-_LISTED = Pattern(r"\s{0,20}(-{2,80}>)?\s{0,20}\d{1,9}(?: {1,20}(.*))?$")
+_LISTED = Pattern(r"\s{0,20}(-{2,80}>)?\s{0,20}(\d{1,9})(?: {1,20}(.*))?$")
 _RAISED = Pattern(r"((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::(?: (.*))?)?$", re.DOTALL)
 _WARNED = Pattern(r"(?:[A-Z][a-z]{1,20}){0,8}Warning: ")
 _NAMES = Pattern(
@@ -258,7 +260,16 @@ def _raises(crash: _Open) -> bool:
 
 def _call(text: str) -> "re.Match[str] | None":
     """A line that names a call, in any of its forms."""
-    return _FRAME.match(text) or _CELL.match(text) or _SHORT.match(text)
+    return _FRAME.match(text) or _CELL.match(text) or _SHORT.match(text) or _OLD_CELL.match(text)
+
+
+def _frame(text: str) -> tuple[Frame, bool] | None:
+    """The call that a line names, and whether a listing of its code follows, which then has the line's number."""
+    plain = _FRAME.match(text) or _SHORT.match(text)
+    if (found := plain or _CELL.match(text)) is not None:
+        return Frame(path_of(found[1]), int(found[2]), found[3].strip()), plain is None
+    old = _OLD_CELL.match(text)
+    return (Frame(path_of(old[1]), 0, old[2]), True) if old is not None else None
 
 
 def begins(text: str) -> bool:
@@ -277,17 +288,16 @@ def _another_record(first: LogLine, line: LogLine) -> bool:
 def _feed(crash: _Open, text: str, index: int) -> bool:
     """Add one line of the crash's own stream; False once it no longer belongs to it."""
     stripped = text.strip()
-    plain = _FRAME.match(text) or _SHORT.match(text)
-    frame = plain or _CELL.match(text)
-    if frame is not None:
+    call = _frame(text)
+    if call is not None:
         if crash.name:
             crash.close_link()
-        crash.listing = plain is None
-        crash.frames.append(Frame(path_of(frame[1]), int(frame[2]), frame[3].strip()))
+        crash.frames.append(call[0])
+        crash.listing = call[1]
     elif crash.listing and not crash.name and (listed := _LISTED.match(text)) is not None:
         if listed[1] and crash.frames:
             last = crash.frames[-1]
-            crash.frames[-1] = Frame(last.file, last.line, last.function, (listed[2] or "").strip())
+            crash.frames[-1] = Frame(last.file, last.line or int(listed[2]), last.function, (listed[3] or "").strip())
     elif any(c in text for c in _CHAIN):
         crash.close_link()
         crash.chained = True

@@ -36,6 +36,7 @@ _BEGINS = Pattern(
     r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ {0,20}\d{1,24}\.\d{1,24}\]|[\w.-]{1,60} {1,20}\| "
     r"|\S{1,1000}:\d{1,24}:\d{1,24} \[\d{1,24}\] |\S{0,1000}\.\w{1,200}:\d{1,24}\]? "
     r"|(?:[A-Za-z_]\w{0,200}\.){0,50}[A-Za-z_]\w{0,200}(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
+    r"|Exception: "
     r"|(?:CUDA|NCCL) [Ee]rror\b|\S{1,1000}: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
     r"|\{\"\w.{0,320}\}\s{0,20}\Z"
     r"|[\w@.:-]{1,255}\.(?:service|scope|socket|mount|timer): "

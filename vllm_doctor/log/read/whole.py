@@ -1,4 +1,5 @@
-"""A log that came as one thing: an answer of a log service in JSON, a text whose line ends were escaped or are NUL."""
+"""A log that came as one thing: an answer of a log service or a notebook in JSON, a text whose line ends were escaped
+or are NUL."""
 
 import json
 import re
@@ -89,7 +90,11 @@ def _said(document: object) -> Iterator[tuple[str, str]]:
         value, depth = waiting.pop()
         if depth > _DEEP:
             continue
-        if isinstance(value, dict):
+        if isinstance(value, dict) and "cell_type" in value:
+            waiting.append((value.get("outputs"), depth + 1))  # what a person typed is no line of a log
+        elif isinstance(value, dict) and "output_type" in value:
+            yield from (("", line) for line in _printed(value))
+        elif isinstance(value, dict):
             text = next((value[key] for key, _ in ENTRIES if isinstance(value.get(key), str)), None)
             if text is not None:
                 stamp = next((value[key] for key in _STAMPS if isinstance(value.get(key), str | int)), "")
@@ -104,3 +109,11 @@ def _said(document: object) -> Iterator[tuple[str, str]]:
                 yield from (("", line) for line in value)
             else:
                 waiting.extend((inner, depth + 1) for inner in reversed(value))
+
+
+def _printed(output: dict[str, object]) -> list[str]:
+    """The lines of one output of a notebook's cell: what was printed, or the traceback (nbformat 4)."""
+    parts = output.get("traceback") if output.get("output_type") == "error" else output.get("text")
+    told = [part for part in parts if isinstance(part, str)] if isinstance(parts, list) else [parts]
+    between = "\n" if output.get("output_type") == "error" else ""  # a stream's parts bring their line ends along
+    return between.join(part for part in told if isinstance(part, str)).splitlines()

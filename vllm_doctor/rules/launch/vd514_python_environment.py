@@ -30,6 +30,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     MAY_RUN,
     ON_LINUX,
     fresh_environment,
+    loaded_first,
     newer_system,
     program_of_unit,
     whole_again,
@@ -47,6 +48,7 @@ _IDS = (
     "transformers-attribute",
     "libstdcxx",
     "glibc-old",
+    "static-tls",
     "operator-missing",
     "operator-backend",
     "compiler-missing",
@@ -82,6 +84,8 @@ _OF_EVERY_MODEL = frozenset(
 )
 _NESTED = "the configuration keeps it in a part (text_config), which this release of vLLM does not read for this model"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
+# No new environment makes the distribution's C library newer, or its fixed room for libraries larger.
+_OF_THE_SYSTEM = frozenset({"glibc-old", "static-tls"})
 
 
 _REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
@@ -165,6 +169,7 @@ def judge(case: Case) -> Outcome:
             missing_tool(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
             newer_system(fault),
+            loaded_first(fault),
             upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,
             *(uncompiled(case, fault) if unfit or tool else ()),
             thing(
@@ -180,7 +185,7 @@ def judge(case: Case) -> Outcome:
             if fits
             else None,
             None
-            if (missing and not fault.ids) or (module is not None and module.changes) or "glibc-old" in fault.ids
+            if (missing and not fault.ids) or (module is not None and module.changes) or fault.ids & _OF_THE_SYSTEM
             else IN_IMAGE
             if fault.fields("program-missing").get("container")
             else MAY_RUN
@@ -239,6 +244,8 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
         return f"A tool to compile kernels is missing: {tool}"
     if "glibc-old" in fault.ids:
         return f"The system's C library is too old: GLIBC_{fault.fields('glibc-old')['version']} is needed"
+    if "static-tls" in fault.ids:
+        return "A library was loaded too late to find room for its thread-local data"
     operator = fault.fields("operator-backend")
     if operator:
         library = operator["operator"].partition("::")[0]

@@ -1,4 +1,7 @@
-"""VD529: the last request failed with a traceback, and nothing shows that another was answered after it."""
+"""VD529: the last request failed, and nothing shows that another one was answered after it.
+
+With a traceback, or the last ones with an error of the server's own (500) or with its word for what it refuses.
+"""
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.traceback import Crash
@@ -13,6 +16,7 @@ from vllm_doctor.rules.gates.named_fault import exception_line, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.client_input import check_of_request, other_input, refused_field
+from vllm_doctor.rules.remedies.failed_requests import failed_requests
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.own_words import own_words
@@ -37,6 +41,19 @@ def judge(case: Case) -> Outcome:
             evidence=(case.line(off.line),),
             changes=off.changes,
             refute="the same request is answered with 200",
+        )
+    if fault is None and (failed := failed_requests(case)) is not None:
+        return finding(
+            RULE,
+            title=failed.title,
+            detail=failed.said,
+            severity=Severity.DEGRADED,
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(failed.line),),
+            changes=failed.changes,
+            refute="other requests of this kind are answered after it",
+            layer="requests",
+            then="send the body of the request, without what is private, and the whole log of its minute",
         )
     if fault is None or fault.crash is None:
         return NotHere("no request failed with a traceback, or others were answered after it")

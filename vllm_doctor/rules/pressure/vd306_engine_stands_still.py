@@ -3,7 +3,8 @@
 import itertools
 
 from vllm_doctor.log.match import says
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
@@ -16,6 +17,8 @@ from vllm_doctor.rules.say import finding
 _LINES = 5
 # Fewer will do where the engine itself says that one process waits for another.
 _LINES_OF_A_WAIT = 3
+# Each is said after a minute; one may be a compiler's. An engine that has made tokens has compiled what it needs.
+_WAITS = 2
 
 
 def judge(case: Case) -> Outcome:
@@ -23,6 +26,8 @@ def judge(case: Case) -> Outcome:
     run = with_statistics(case)
     if isinstance(run, Unseen | NotHere):
         return run
+    if (waiting := _waiting(case, run)) is not None:
+        return waiting
     told = run.all("stats")[-_LINES_OF_A_WAIT:]
     waits = run.last("broadcast-wait")
     needed = _LINES_OF_A_WAIT if waits is not None and told and waits.index > told[0].index else _LINES
@@ -45,6 +50,28 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
         arithmetic=(Arithmetic("lines without a token", count, "", "identical statistics in a row", run.log.source),),
         changes=ways_out(case) if needed < _LINES and case.count("tensor-parallel-size") != 1 else (),
+        refute="the server answers a new short request: then the statistics are stale",
+    )
+
+
+def _waiting(case: Case, run: AnalysedRun) -> Finding | None:
+    """From 0.9.2 on no statistics come without tokens: the last ones show none, after tokens, and the engine waits."""
+    last = run.all("stats")[-1].index if run.all("stats") else -1
+    waits = [hit for hit in run.all("broadcast-wait") if hit.index > last]
+    made = any(stats.generation for stats in run.stats[:-1])
+    if len(waits) < _WAITS or not run.stalled or not made or run.stopped is not None or run.root is not None:
+        return None
+    if any(_moved(line.text) for line in run.lines[last:]):
+        return None
+    running = f"{run.stalled} requests run" if run.stalled > 1 else "A request runs"
+    return finding(
+        RULE,
+        title=f"{running}, no token comes, and one process waits for another",
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(last), case.line(waits[-1].index)),
+        arithmetic=(Arithmetic("minutes of waiting", len(waits), "", "one line a minute", run.log.source),),
+        changes=ways_out(case) if case.count("tensor-parallel-size") != 1 else (),
         refute="the server answers a new short request: then the statistics are stale",
     )
 

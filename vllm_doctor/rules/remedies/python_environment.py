@@ -8,7 +8,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.say import thing
+from vllm_doctor.rules.say import environment, thing
 
 ACTIVATE = thing(
     ChangeKind.PACKAGE,
@@ -82,6 +82,15 @@ def newer_system(fault: Fault) -> Change | None:
         return None
     why = f"this build runs where glibc is {needed} or newer: a newer distribution, or an image, which has its own"
     return thing(ChangeKind.OS, "distribution", Direction.UPGRADE, why, command="ldd --version | head -1")
+
+
+def loaded_first(fault: Fault) -> Change | None:
+    """glibc sets a fixed room apart for the thread-local data of libraries; what is loaded late may find it full."""
+    file = fault.fields("static-tls").get("file")
+    if file is None:
+        return None
+    why = "loaded before all others, the library still finds room for its thread-local data"
+    return environment("LD_PRELOAD", Direction.SET, why, to=file)
 
 
 def whole_again(package: str) -> Change:

@@ -1,0 +1,86 @@
+"""Requests that failed without a traceback: what the front end wrote of them in one line, or their answers alone.
+
+The server's own word for an error of its code is 500: no request can be at fault for it. Others (400) may be, so they
+count only where the server says beside them what it refuses.
+"""
+
+from typing import NamedTuple
+
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.layers import layer_of
+from vllm_doctor.log.match import says
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records import excerpt
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.say import set_flag
+
+# One request may be at fault itself, and the log may end before the next one. Where nothing but answers tells, three.
+_REQUESTS = 2
+_ANSWERS_ALONE = 3
+_OWN_ERROR = "500"
+_STACK = "log-error-stack"
+_SERIOUS = frozenset({"ERROR", "CRITICAL"})
+
+
+class FailedRequests(NamedTuple):
+    """The line that tells of it, the problem, what was said, and what to do."""
+
+    line: int
+    title: str
+    said: str
+    changes: tuple[Change, ...]
+
+
+def failed_requests(case: Case) -> FailedRequests | None:
+    """None where the last requests were answered, fewer failed, or nothing says what was wrong with them."""
+    run = case.run
+    if run is None or run.root is not None or run.deaths or run.stopped is not None or run.client is not None:
+        return None
+    answered = max((hit.index for hit in run.all("request-ok")), default=-1)
+    own = [hit for hit in run.all("request-failed") if hit.index > answered]
+    failed = sorted(hit.index for hit in (*own, *run.all("request-refused")) if hit.index > answered)
+    if len(failed) < _REQUESTS or _served(run, failed[0]):
+        return None
+    if (told := _told(case, run, answered, failed[-1])) is not None:
+        return told
+    if len(own) < _ANSWERS_ALONE or any(hit.fields["status"] != _OWN_ERROR for hit in own):
+        return None
+    why = "the server then writes the calls of each error that it answers: judge that log"
+    stack = set_flag(case, _STACK, True, Direction.ADD, why) if case.has_flag(_STACK) is not None else None
+    return FailedRequests(
+        own[-1].index,
+        "The last requests were answered with 500, an error of the server's own",
+        "",
+        (stack,) if stack is not None else (),
+    )
+
+
+def _told(case: Case, run: AnalysedRun, after: int, until: int) -> FailedRequests | None:
+    """The last line of the front end's level ERROR about a request, whose words name what is wrong with it. That it is
+    too long is VD307's matter: anybody tries the limit once."""
+    too_long = {hit.index for hit in run.all("request-too-long")}
+    for index in reversed(range(after + 1, until)):
+        line = run.lines[index]
+        if (
+            index in too_long
+            or line.level not in _SERIOUS
+            or line.module is None
+            or not says(line.module, "module-of-requests")
+        ):
+            continue
+        part = layer_of((line.text,), ())
+        answers = part.answers if part is not None else ()
+        title = next((a.title for a in answers if a.title and a.said and applies(a, line.text)), "")
+        if title:
+            changes = changes_of(case, answers, line.text)
+            return FailedRequests(index, title, excerpt.said(line.text.strip()), changes)
+    return None
+
+
+def _served(run: AnalysedRun, after: int) -> bool:
+    """Do statistics behind the first of them show that others were? The first ones tell of the time before, too."""
+    told = (hit.fields for hit in run.all("stats") if hit.index > after)
+    return sum(any(float(fields[f]) for f in ("prompt", "generation")) for fields in told) > 1
