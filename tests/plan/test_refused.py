@@ -140,6 +140,41 @@ def test_drafts_that_write_no_keys_beyond_the_step_may_be_as_many_as_it_holds():
     assert not refused(LLAMA_8B, f"{drafts('eagle', 4)} --max-num-batched-tokens 5 --max-num-seqs 1")
 
 
+@pytest.mark.parametrize(
+    ("asked", "version", "taken"),
+    [
+        (
+            '{"model": "d", "method": "eagle", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}',
+            "0.33.0",
+            True,
+        ),
+        (
+            '{"model": "d", "method": "eagle", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 4}',
+            "0.33.0",
+            True,
+        ),
+        (
+            '{"model": "d", "method": "eagle", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 2}',
+            "0.33.0",
+            False,
+        ),
+        # a whole model drafts on as many ranks as the other
+        ('{"model": "d", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 1}', "0.20.0", False),
+        ('{"model": "d", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 4}', "0.20.0", True),
+        ('{"method": "ngram", "num_speculative_tokens": 2, "draft_tensor_parallel_size": 2}', "0.33.0", True),
+    ],
+)
+def test_a_drafter_runs_on_one_rank_or_on_those_of_the_model(asked, version, taken):
+    found = refused(LLAMA_8B, f"-tp 4 --speculative-config {asked.replace(' ', '')}", version=version)
+    assert ("--speculative-config" not in found) is taken
+
+
+def test_before_0_6_4_a_drafter_runs_on_one_rank():
+    flags = "-tp 4 --speculative-model d --num-speculative-tokens 2 --speculative-draft-tensor-parallel-size"
+    assert "--speculative-draft-tensor-parallel-size" in refused(LLAMA_8B, f"{flags} 4", version="0.6.3")
+    assert "--speculative-draft-tensor-parallel-size" not in refused(LLAMA_8B, f"{flags} 4", version="0.6.4")
+
+
 def test_a_model_with_such_layers_drafts_by_them():
     assert not refused({**DEEPSEEK_LIKE, "num_nextn_predict_layers": 1}, f"-tp 8 {drafts('mtp', 1)}")
 

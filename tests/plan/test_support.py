@@ -588,3 +588,36 @@ def test_an_item_that_is_not_cut_fits_into_a_step(ask, config, gpu, version, *, 
 def test_the_step_is_made_as_long_as_the_item_where_none_is_asked_for(ask):
     steps = [ask(GEMMA4, gpu="L4", gpus=1, version=v).predict().settings.batched for v in ("0.20.0", "0.22.0")]
     assert steps == [2048, 2496]
+
+
+class TestOfFirstReleases:
+    """What the first engine's kernels do not take."""
+
+    def test_flashinfer_of_the_first_engine_profiles_with_flash_attention(self, ask):
+        env = "VLLM_ATTENTION_BACKEND=FLASHINFER"
+        assert refused(ask(LLAMA_8B, f"{env} --dtype half", gpu="T4", version="0.7.2")) == ["VLLM_ATTENTION_BACKEND"]
+        assert refused(ask(LLAMA_8B, env, gpu="A100", version="0.7.2")) == []
+        latent = ask(DEEPSEEK_LIKE, f"{env} --dtype half", gpu="T4", version="0.7.2")  # Triton's kernel is chosen first
+        assert "VLLM_ATTENTION_BACKEND" not in refused(latent)
+
+    @pytest.mark.parametrize(
+        ("version", "gpu", "flags", "taken"),
+        [
+            ("0.6.3", "A100", "", False),
+            ("0.6.3", "A100", "--quantization awq", True),
+            ("0.6.3", "T4", "--dtype half", True),  # AWQ's own kernel
+            ("0.7.3", "A100", "", True),  # which 0.7.3 takes for such a layer
+            ("0.5.1", "A100", "", True),
+        ],
+    )
+    def test_marlin_has_to_take_every_layer_of_an_awq_checkpoint(self, ask, version, gpu, flags, taken):
+        config = {
+            **AWQ,
+            "intermediate_size": 10944,
+            "quantization_config": {**AWQ["quantization_config"], "group_size": 64},
+        }
+        planned = ask(config, f"--tensor-parallel-size 1 {flags}", gpu=gpu, version=version)
+        assert ("--quantization" not in refused(planned)) is taken
+
+    def test_a_width_of_whole_hundred_and_twenty_eights_is_taken(self, ask):
+        assert refused(ask(AWQ, "--tensor-parallel-size 1", gpu="A100", version="0.6.3")) == []

@@ -190,6 +190,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     keeps_expert_buffer: bool
     balances_by_nixl: bool
     selects_by_block: bool
+    marlin_takes_all_of_awq: bool
+    drafts_on_one_rank: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -72,6 +72,7 @@ def refused(  # noqa: PLR0917
     *,
     engine: Engine,
     stages: int,
+    ranks: int,
     v2: bool,
     seqs: int,
 ) -> Iterator[Refusal]:
@@ -80,6 +81,7 @@ def refused(  # noqa: PLR0917
         return
     if engine == "V0" and stages > 1 and does.drafts_in_one_stage:
         yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
+    yield from _ranks(flags, method, version, does, engine, ranks)
     own = flags.object("speculative-config").get("model") is None
     drafter = _classes().get(a.model_type, "")
     without_stages = does.drafter_has_stages and lacks(drafter, "supports_pp", version)
@@ -100,3 +102,27 @@ def refused(  # noqa: PLR0917
     if does.step_holds_drafts_of_adapters and flags.on("enable-lora", default=False) and step < least:
         needed = f"at least {least}: --max-num-seqs {seqs}, each with {drafts} drafted tokens, with adapters"
         yield Refusal("--max-num-batched-tokens", str(step), needed)
+
+
+# Methods without a drafter's weights.
+_WITHOUT_WEIGHTS = frozenset({"ngram", "[ngram]", "ngram_gpu", "suffix", "extract_hidden_states"})
+
+
+def _ranks(  # noqa: PLR0917
+    flags: Flags, method: str, version: Version, does: Behaviour, engine: Engine, ranks: int
+) -> Iterator[Refusal]:
+    """The ranks that a drafter is split over: one, or those of the model (config/speculative.py
+    _verify_and_get_draft_tp, alike from 0.6.4 to 0.33.0); of a model of its own, V1 takes the model's alone
+    (v1/spec_decode/draft_model.py _raise_if_draft_tp_mismatch, read in 0.15.1, 0.20.2 and 0.33.0)."""
+    option, key = "speculative-draft-tensor-parallel-size", "draft_tensor_parallel_size"
+    asked = flags.int(option, 0, 0, 4096) or flags.object("speculative-config").get(key)
+    if not isinstance(asked, int) or not asked or method in _WITHOUT_WEIGHTS:
+        return
+    given = option in flags.values
+    flag, found = (f"--{option}", str(asked)) if given else ("--speculative-config", f"{key} {asked}")
+    if does.drafts_on_one_rank and asked != 1:
+        yield Refusal(flag, found, f"1: a drafter of {version} runs on one rank")
+    elif not does.drafts_on_one_rank and asked not in {1, ranks}:
+        yield Refusal(flag, found, f"1 or --tensor-parallel-size, {ranks}")
+    elif engine == "V1" and method == "draft_model" and not does.refuses_draft_models and asked != ranks:
+        yield Refusal(flag, found, f"--tensor-parallel-size, {ranks}")

@@ -21,6 +21,7 @@ from vllm_doctor.plan.support import (
     card,
     experts,
     items,
+    marlin,
     model,
     quantized,
     shapes,
@@ -51,6 +52,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *items.refusals(a, s),
         *quantized.refusals(a, s),
         *shapes.refusals(a, s),
+        *marlin.refusals(a, s, gpu),
         *adapters.refusals(a, s),
     ]
     return Support(

@@ -300,6 +300,16 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
     if s.engine == "V0" and name in _ELSEWHERE:
         yield Refusal("VLLM_ATTENTION_BACKEND", name, "FLASH_ATTN, XFORMERS or FLASHINFER: CUDA has no such backend")
         return
+    latents = a.mla is not None and s.latents  # whose kernel the release chooses before it asks
+    if s.engine == "V0" and name == "FLASHINFER" and capability < AMPERE and not latents and not a.caps_attention:
+        # The profile has no cache yet, and computes its prompts with FlashAttention (attention/backends/flashinfer.py
+        # forward, `if kv_cache.numel() == 0`; read in 0.4.3, 0.6.0, 0.7.2, 0.9.2 and 0.10.1).
+        yield Refusal(
+            "VLLM_ATTENTION_BACKEND",
+            f"{name} on {gpu.name}, compute capability {capability}",
+            f"XFORMERS, or none: its profile runs on FlashAttention, which asks for {AMPERE}",
+        )
+        return
     asks = table.value(name, s.version).get("capability") if table.exists(name, s.version) else None
     if not isinstance(asks, str):
         return
