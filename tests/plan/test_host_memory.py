@@ -11,6 +11,8 @@ from vllm_doctor.knowledge.pinned_memory import pinned
 from vllm_doctor.plan.question.planner import Question, planner
 
 GIB = 1 << 30
+# 0.26.0 runs a dense model on the second runner, which offloads nothing before 0.28.
+FIRST_RUNNER = "VLLM_USE_V2_MODEL_RUNNER=0"
 
 
 @pytest.fixture
@@ -79,9 +81,20 @@ def test_to_0_13_the_option_alone_does_nothing_and_with_its_backend_ends_the_sta
     assert "0.14 or later" in refused.settings.refusals[0].needed
 
 
+@pytest.mark.parametrize("option", ["--cpu-offload-gb 4", "--offload-group-size 4"])
+@pytest.mark.parametrize(
+    ("version", "env", "moved"),
+    [("0.27.1", (), False), ("0.27.1", (FIRST_RUNNER,), True), ("0.28.0", (), True), ("0.21.0", (), True)],
+)
+def test_the_second_runner_offloads_no_weights_before_0_28(use, option, version, env, moved):
+    p = use(option, gpus=1, version=version, env=env)
+    assert bool(p.host.pools) is moved
+    assert any("VLLM_USE_V2_MODEL_RUNNER=0" in note for note in p.settings.notes) is not moved
+
+
 def test_offloaded_weights_are_whole_parameters_each_rounded(use):
     # Of one layer 80 of 448 MiB lie above a power of two: gate and up (224 of 256) and qkv (48 of 64).
-    p = use("--cpu-offload-gb 4", gpus=1)
+    p = use("--cpu-offload-gb 4", gpus=1, env=(FIRST_RUNNER,))
     (pool,) = p.host.pools
     assert pool.asked == pytest.approx(4.0, abs=0.25)
     assert pool.taken / pool.asked == pytest.approx((256 + 128 + 64 + 32) / (224 + 112 + 48 + 32), abs=0.02)
@@ -89,7 +102,7 @@ def test_offloaded_weights_are_whole_parameters_each_rounded(use):
 
 
 def test_no_more_is_offloaded_than_the_layers_have(use):
-    p = use("--cpu-offload-gb 100", gpus=1)
+    p = use("--cpu-offload-gb 100", gpus=1, env=(FIRST_RUNNER,))
     assert p.weights_gib == pytest.approx(2 * 128256 * 4096 * 2 / GIB, abs=0.2)  # embedding and head stay
 
 
@@ -106,7 +119,9 @@ def test_layers_of_a_group_go_with_a_buffer_for_each_that_is_fetched_ahead(use):
 
 
 def test_memory_that_is_not_pinned_is_not_rounded(use):
-    (pool,) = use("--cpu-offload-gb 4", gpus=1, env=("VLLM_WEIGHT_OFFLOADING_DISABLE_PIN_MEMORY=1",)).host.pools
+    (pool,) = use(
+        "--cpu-offload-gb 4", gpus=1, env=(FIRST_RUNNER, "VLLM_WEIGHT_OFFLOADING_DISABLE_PIN_MEMORY=1")
+    ).host.pools
     assert pool.taken == pool.asked
 
 

@@ -1,6 +1,8 @@
 """The first change of an answer about memory holds by its value: figures of the log before any default, and nothing
 that this engine, this release or this card does not have."""
 
+import pytest
+
 from vllm_doctor.log.read.assemble import cut, log_of_lines, parse_lines
 from vllm_doctor.log.read.pieces import Piece, Read
 from vllm_doctor.records.finding import Change, Finding
@@ -145,3 +147,20 @@ def test_a_gpus_host_is_not_told_the_pool_of_the_cpu_build() -> None:
     name = "VLLM_CPU_KVCACHE_SPACE"
     assert name not in {change.name for change in _found(gpu, *text).changes}
     assert name in {change.name for change in _found(gpu.replace("cuda", "cpu"), *text).changes}
+
+
+@pytest.mark.parametrize(
+    ("release", "beside"), [("0.21.0", False), ("0.22.0", True), ("0.27.1", True), ("0.28.0", False)]
+)
+def test_weights_leave_the_gpu_only_by_a_runner_that_reads_the_option(release: str, beside: bool) -> None:
+    # Issue 51396: before 0.28 the second model runner installs no offloader, and is the default from 0.22 on.
+    found = _found(
+        f"INFO 08-07 10:00:00 [core.py:80] Initializing a V1 LLM engine (v{release}) with config: model='acme/chat'",
+        "INFO 08-07 10:00:02 [gpu_model_runner.py:4880] Starting to load model acme/chat...",
+        "ERROR 08-07 10:00:05 [core.py:900] EngineCore failed to start.",
+        "Traceback (most recent call last):",
+        *_call("model_executor/model_loader/base_loader.py", "load_model", "model = initialize_model("),
+        OOM,
+    )
+    (offload,) = (change for change in found.changes if change.name == "cpu-offload-gb")
+    assert ("VLLM_USE_V2_MODEL_RUNNER=0" in offload.why) is beside

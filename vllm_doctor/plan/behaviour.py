@@ -39,6 +39,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     pads_latent_heads_to_256: bool
     caps_step_by_sequences: bool
     v1_keeps_weights: bool
+    v2_keeps_weights: bool
     drops_items_beyond_step: bool
     rest_to_last_stage: bool
     groups_kinds: bool

@@ -112,6 +112,7 @@ _DEEDS = {
     "server-address": "correct the server's address, or start it",
     "kv-server": "start the connector's own server",
     "kv-request": "send requests to the connector's proxy",
+    "kv-connector": "upgrade the KV connector's package",
     "client-stream": "ask without streaming",
     "npu-log": "read the NPU's own log of that minute",
     "npu-links": "repair the links between the NPUs",

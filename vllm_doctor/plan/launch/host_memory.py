@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
-from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch.flags import Flags
 
 GIB = 1 << 30
@@ -82,6 +83,21 @@ def host_asked(
         connectors=_connectors(flags, env, does, refusals),
         rounded_to=_rounded_to(env),
     )
+
+
+def weights_kept(host: HostAsked, version: Version, *, v1: bool, v2: bool) -> tuple[HostAsked, list[str]]:
+    """What is left of weights in memory of the host where what runs the model does not read the option, and a note."""
+    does, option = behaviour(version), "--offload-group-size" if host.every else "--cpu-offload-gb"
+    if v2 and does.v2_keeps_weights and (host.weights_gib or host.every):
+        note = (
+            f"{option}: the second model runner of vLLM {version} does not read it, no weights leave the GPU; "
+            "the first one does (VLLM_USE_V2_MODEL_RUNNER=0)"
+        )
+        return msgspec.structs.replace(host, weights_gib=0.0, every=0), [note]
+    if v1 and does.v1_keeps_weights and host.weights_gib:
+        note = f"{option}: the V1 engine of vLLM {version} does not read it; no weights leave the GPU"
+        return msgspec.structs.replace(host, weights_gib=0.0), [note]
+    return host, []
 
 
 def allocator_settings(env: Mapping[str, str]) -> str:

@@ -18,7 +18,7 @@ from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.flags import Flags, SettingError
-from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked
+from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked, weights_kept
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
@@ -211,9 +211,8 @@ def resolve(  # noqa: PLR0917
     )
     sampler = env.get("VLLM_USE_FLASHINFER_SAMPLER")
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
-    if v1 and does.v1_keeps_weights and host.weights_gib:
-        host = replace(host, weights_gib=0.0)
-        notes.append(f"--cpu-offload-gb: the V1 engine of vLLM {version} does not read it; no weights leave the GPU")
+    host, kept = weights_kept(host, version, v1=v1, v2=v2)
+    notes += kept
     return Settings(
         version=version,
         engine=which,

@@ -3,6 +3,7 @@
 from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, USUAL_UTILIZATION
 from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
@@ -69,7 +70,8 @@ def judge(case: Case) -> Outcome:
                 "cpu-offload-gb",
                 _offload(case),
                 Direction.RAISE,
-                "keeps this many GiB of weights in host memory; every step then waits for transfers over PCIe",
+                "keeps this many GiB of weights in host memory; every step then waits for transfers over PCIe"
+                + _beside_v1_runner(case),
             )
             if not oom.fault.ids & _NO_OFFLOAD
             else None,
@@ -177,6 +179,14 @@ def _offload(case: Case) -> int:
     if whole is None or total is None:
         return 10
     return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
+
+
+def _beside_v1_runner(case: Case) -> str:
+    """What the option needs beside it where a release runs models on a runner that does not read it."""
+    does = behaviour(case.version) if case.version is not None else None
+    if does is None or not (does.v2_qwen3 and does.v2_keeps_weights):
+        return ""
+    return "; beside VLLM_USE_V2_MODEL_RUNNER=0, as this release's second model runner keeps all weights on the GPU"
 
 
 def _by_name(case: Case) -> tuple[Arithmetic, ...]:
