@@ -84,6 +84,24 @@ def test_where_no_launch_tells_what_moves_experts_the_range_reaches_the_larger_p
     assert either.margin_gib == (plain.margin_gib[0], pytest.approx(plain.margin_gib[1] + more))
 
 
+@pytest.mark.parametrize(
+    ("flags", "version", "needed"),
+    [
+        ("-dp 4", "0.33.0", None),
+        ("-dp 6", "0.33.0", "num_redundant_experts 2 in --eplb-config, or more by 6"),
+        ('-dp 6 --eplb-config {"num_redundant_experts":8}', "0.33.0", None),
+        ('-dp 4 --eplb-config {"num_redundant_experts":2}', "0.12.0", "no num_redundant_experts, or more by 4"),
+        ("-dp 3 -tp 2", "0.9.2", "num_redundant_experts 2 in --eplb-config, or more by 6"),
+    ],
+)
+def test_experts_and_their_copies_divide_by_the_ranks(flags, version, needed):
+    _, s, _ = settings(EXPERTS, f"--enable-expert-parallel --enable-eplb {flags}", version)
+    found = [r.needed for r in s.refusals if r.flag == "--enable-eplb"]
+    assert [text.partition(":")[0] for text in found] == ([] if needed is None else [needed])
+    _, s, _ = settings(EXPERTS, f"--enable-expert-parallel {flags}", version)
+    assert not [r for r in s.refusals if r.flag == "--enable-eplb"]
+
+
 def test_a_count_that_is_none_is_refused():
     with pytest.raises(SettingError, match="num_redundant_experts"):
         settings(EXPERTS, f'{RANKS} --enable-eplb --eplb-config {{"num_redundant_experts":"many"}}')

@@ -4,8 +4,7 @@ experts whole on every rank.
 `use_sequence_parallel_moe` (vllm/config/parallel.py, from 0.11; in 0.10.2 the model's own file) is one conjunction: the
 backend is among some, and sizes are above one. A model's class that follows it builds its shared experts without tensor
 parallelism: `self.shared_experts = DeepseekV2MLP(…, is_sequence_parallel=self.is_sequence_parallel)`. Classes are
-followed from the registry through what they name, from module to module, and from a multimodal class to the language
-model that it has the registry build.
+followed through what they name (follow.py).
 """
 
 from __future__ import annotations
@@ -14,22 +13,18 @@ import ast
 from collections.abc import Iterator
 from functools import cache
 
-from releases.models import served
-from releases.traits import LostError, Traits
+from releases.follow import Follower
+from releases.traits import LostError
 from releases.wheel import Wheel
 
 _CONFIG = "vllm/config/parallel.py"
 _PROPERTY = "use_sequence_parallel_moe"
-_MODELS = "vllm.model_executor.models"
 # What a conjunct asks for, by the attribute that it reads.
 _NEEDS = {"enable_expert_parallel": "expert", "tensor_parallel_size": "tensor", "data_parallel_size": "data"}
 _NEEDS_OF_MODEL = _NEEDS | {"tp_size": "tensor"}
 # What is said of an architecture: its shared experts are whole, they are where a condition of its own says so, or its
 # class cannot be followed. Of one that splits them, nothing.
 WHOLE, OWN, LOST = "whole", "own", "lost"
-# What a multimodal class calls to have its language model built, by the name of an architecture.
-_BUILDS = "init_vllm_registered_model"
-_DEPTH = 12
 
 
 TABLES = ("tokens", "shared_experts")
@@ -107,64 +102,16 @@ def _attribute(value: ast.expr) -> str | None:
 
 
 def _shared(wheel: Wheel) -> Iterator[tuple[str, str]]:
-    follows = _Follows(Traits(wheel), {name: _home(*found) for name, found in served(wheel).items()})
-    for name in follows.homes:
-        said = follows.said(name)
-        if said is not None:
-            yield name, said
-
-
-def _home(module: str, cls: str) -> tuple[str, str]:
-    return module if module.startswith("vllm.") else f"{_MODELS}.{module}", cls
-
-
-_Class = tuple[str, ast.ClassDef]
-
-
-class _Follows:
-    """What the classes of one wheel say of their shared experts."""
-
-    def __init__(self, classes: Traits, homes: dict[str, tuple[str, str]]) -> None:
-        self.classes = classes
-        self.homes = homes
-        self.reached = cache(self._reached)
-        self.lines = cache(lambda node: tuple(_of_class(node)))
-
-    def said(self, architecture: str) -> str | None:
-        """Of an architecture's class and of all that it is built from."""
-        seen: set[_Class] = set()
+    follower = Follower(wheel)
+    lines = cache(lambda node: tuple(_of_class(node)))
+    for name in follower.homes:
         try:
-            left = list(self.classes.found(*self.homes[architecture], _DEPTH))
-            while left:
-                one = left.pop()
-                if one not in seen:
-                    seen.add(one)
-                    left = [*left, *self.reached(*one)]
+            told = {line for _, node in follower.parts(name) for line in lines(node)}
         except LostError:
-            return LOST
-        told = {line for _, node in seen for line in self.lines(node)}
-        if told <= {None}:
-            return None
-        return WHOLE if told == {WHOLE} else OWN
-
-    def _reached(self, module: str, node: ast.ClassDef) -> tuple[_Class, ...]:
-        """The classes of models that a class names. Raises LostError for one that has any model built within it."""
-        names = sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)})
-        made: list[_Class] = []
-        for name in names:
-            try:
-                found = self.classes.found(module, name, _DEPTH)
-            except LostError:
-                continue
-            made += [(home, one) for home, one in found if ".models." in f"{home}."]
-        if _BUILDS in names:
-            said = {n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-            inner = sorted(said & set(self.homes))
-            if not inner:
-                raise LostError(node.name)
-            for name in inner:
-                made += self.classes.found(*self.homes[name], _DEPTH)
-        return tuple(made)
+            yield name, LOST
+            continue
+        if told - {None}:
+            yield name, WHOLE if told == {WHOLE} else OWN
 
 
 def _of_class(node: ast.ClassDef) -> Iterator[str | None]:

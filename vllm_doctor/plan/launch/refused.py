@@ -70,6 +70,19 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
             yield Refusal("--max-cudagraph-capture-size", str(largest), f"the largest that is listed, {max(sizes)}")
 
 
+def _uneven(flags: Flags, a: Architecture, par: Parallel) -> Iterator[Refusal]:
+    """Balanced experts divide by the ranks, spare copies and all (fused_moe/layer.py, since there is --enable-eplb)."""
+    if a.moe is None or not par.expert or not flags.on("enable-eplb", default=False):
+        return
+    ranks = par.expert_split * flags.int("prefill-context-parallel-size", 1, 1, 4096)
+    if (a.moe.experts + par.spare) % ranks:
+        least = -a.moe.experts % ranks
+        copies = f"num_redundant_experts {least} in --eplb-config" if least else "no num_redundant_experts"
+        yield Refusal(
+            "--enable-eplb", "set", f"{copies}, or more by {ranks}: {a.moe.experts} experts and copies divide by ranks"
+        )
+
+
 def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Iterator[Refusal]:
     if par.expert and a.moe is None and does.refuses_experts_of_dense:
         yield Refusal("--enable-expert-parallel", "set", f"a model with experts; {a.name or a.model_type} is dense")
@@ -81,6 +94,7 @@ def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Ite
             yield Refusal("--enable-eplb", "set", "--enable-expert-parallel beside it")
         elif par.tp * par.dp * flags.int("prefill-context-parallel-size", 1, 1, 4096) == 1:
             yield Refusal("--enable-eplb", "set", "more than one rank of tensor or data parallelism")
+    yield from _uneven(flags, a, par)
     split = flags.int("decode-context-parallel-size", 1, 1, 4096)
     if split == 1 or not does.checks_context_ranks:
         return

@@ -10,7 +10,7 @@ import msgspec
 
 from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.plan.launch.parallel import Parallel
-from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.architecture import Architecture, Attention
 from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices, padded_vocab
 from vllm_doctor.plan.terms.vision_weights import vision_bytes
@@ -144,14 +144,18 @@ def _layers(  # noqa: PLR0917
 ) -> float:
     """Bytes of these layers; those that are alike, formats and all, are summed once."""
     prefix = f"{a.text_prefix}.layers"
+    named: dict[tuple[Attention, bool], list[tuple[str, bool]]] = {}
     sums: dict[tuple[object, ...], float] = {}
     total = 0.0
     for i in layers:
-        matrices = list(layer_matrices(a, i, par, prefix))
-        kinds = (base if m.vector else scheme.choose(m.name, m.expert) for m in matrices)
-        like = (a.layers[i], a.moe is not None and i in a.moe.layers, *kinds)
+        kind = a.layers[i], a.moe is not None and i in a.moe.layers
+        if kind not in named:
+            # Layers of one kind have the same matrices, each under its own number.
+            found, own = layer_matrices(a, i, par, prefix), f"{prefix}.{i}"
+            named[kind] = [(m.name.removeprefix(own), m.expert) for m in found if not m.vector]
+        like = (kind, *(scheme.choose(f"{prefix}.{i}{name}", expert) for name, expert in named[kind]))
         if like not in sums:
-            sums[like] = _sum(matrices, scheme, base, target)
+            sums[like] = _sum(layer_matrices(a, i, par, prefix), scheme, base, target)
         total += sums[like]
     return total
 
