@@ -55,6 +55,7 @@ NOT_KNOWN = {
     "host-ram": "how much more would have been taken is not known after a kill",
     "limits.memory": "how much more a container would have taken is not known after its kill",
     "VLLM_CPU_KVCACHE_SPACE": "the launch does not say how much it is, and the host's memory is not known",
+    "num-gpu-blocks-override": "the launch does not say how long a prompt may be",
     "cpu-offload-gb": "the launch does not say how much it is, and the host's memory is not known",
     "guard": "what stands in front of a server is the owner's choice",
     "vllm_api_key": "a key is the owner's secret",

@@ -145,6 +145,8 @@ _GRAPHS = frozenset(
         "_capture_cudagraphs",
         "capture_graphs",
         "profile_cudagraph_memory",
+        # Gaudi's runner captures HPU Graphs for its buckets there (hpu_model_runner.py).
+        "warmup_graphs",
     }
 )
 SAMPLER_BATCHES = frozenset({"_dummy_sampler_run", "_dummy_pooler_run", "_dummy_pooler_run_task"})

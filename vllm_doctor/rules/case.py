@@ -265,7 +265,15 @@ class Case:
         if isinstance(gpus, Known) and gpus.value:
             sizes = [g.cuda_bytes for g in gpus.value if g.cuda_bytes]
             return min(sizes) / GIB if sizes else None
-        return None
+        return self._in_table
+
+    @property
+    def _in_table(self) -> float | None:
+        """GiB of a card of the table that somebody pasted beside the log, where all its cards are of one size."""
+        run = self._run
+        sizes = {h.fields["total"] for h in run.all("memory-in-table")} if run is not None else set()
+        total = int(sizes.pop()) << 20 if len(sizes) == 1 else 0
+        return (Gpu(0, self.gpu_name, total_bytes=total).cuda_bytes or 0) / GIB or None
 
     @property
     def weights_gib(self) -> float | None:

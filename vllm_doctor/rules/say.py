@@ -1,5 +1,6 @@
 """What rules say, made in one place: findings, arithmetic in GiB, changes that this version can follow."""
 
+import ast
 import json
 import re
 from collections.abc import Mapping
@@ -147,11 +148,15 @@ def json_with(case: Case, name: str, new: Mapping[str, object]) -> str:
 
 
 def _mapping(value: object) -> dict[str, object] | None:
-    try:
-        read = json.loads(value) if isinstance(value, str) and value.startswith("{") else None
-    except ValueError:
+    if not isinstance(value, str) or not value.startswith("{"):
         return None
-    return read if isinstance(read, dict) else None
+    for reader in (json.loads, ast.literal_eval):  # as somebody types it, and as vLLM's log writes its arguments
+        try:
+            read = reader(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        return read if isinstance(read, dict) else None
+    return None
 
 
 def _same(before: Scalar, to: Scalar) -> bool:

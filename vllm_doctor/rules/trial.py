@@ -13,7 +13,7 @@ from vllm_doctor.records.finding import Change, Finding, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs, platform
-from vllm_doctor.rules.gates.kv_cache import on_cpu, serves_nobody, too_small
+from vllm_doctor.rules.gates.kv_cache import cpu_by_share, on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
 
@@ -77,7 +77,7 @@ def _possible(case: Case, change: Change) -> bool:
         return True
     run = case.run
     if change.name in _OF_A_GPU and (device == "cpu" or on_cpu(case)):
-        return False
+        return change.name == "gpu-memory-utilization" and cpu_by_share(case)
     if change.name in _OF_GRAPHS and compiles_programs(case):
         return False
     if change.name in _MAPPED and device is not None and device not in _MAPS:

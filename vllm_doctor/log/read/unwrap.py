@@ -53,6 +53,7 @@ _BARE_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\
 
 # Messages of one line that people break where a sentence or a clause ends; `-on` is how each goes on.
 _SENTENCES = (
+    "broken-oom-head",
     "broken-oom",
     "broken-max-len",
     "broken-free",

@@ -6,8 +6,10 @@ from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
-from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs, unmeasured_kernel
+from vllm_doctor.rules.gates.sleep import maps_again, wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.own_pool import smaller_own_pool
 from vllm_doctor.rules.remedies.prompt_items import items_of_step
 from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens, tensor
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -21,8 +23,12 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if wakes(oom) or maps_again(oom):
+        return Clear("the engine was waking up")
     if for_logprobs(oom) or in_adapters(oom):
         return Clear("the frames name another cause")
+    if unmeasured_kernel(oom) is not None:
+        return Clear("a prefill kernel asked for memory that was not measured at start")
     if oom.torch is not None and oom.torch.fragmented:
         return Clear("the memory was free, but fragmented")
     named = tensor(case, oom.torch)
@@ -39,6 +45,7 @@ def judge(case: Case) -> Outcome:
                 case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
             ),
             fewer_tokens(case, oom.torch, measuring=False),
+            *smaller_own_pool(case),
             *items_of_step(case, oom),
             fewer_sequences(case, oom.torch) if named is not None and named.option == "max-num-seqs" else None,
         ),

@@ -4,15 +4,12 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import sums, tenants
-from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs, unmeasured_kernel
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import items_of_step
 from vllm_doctor.rules.remedies.step import fewer_tokens, tensor
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib
-
-# Kernels whose scratch memory is not in the measured peak and grows with a prefill; vLLM 0.18.1 and later warn of them.
-_UNMEASURED = ("chunk_gated_delta_rule", "gdn", "fla/ops", "mamba_ssm", "ssd_")
 
 
 def judge(case: Case) -> Outcome:
@@ -23,8 +20,7 @@ def judge(case: Case) -> Outcome:
     if tenants(case, oom.torch) is not None or for_logprobs(oom):
         return Clear("the message or the frames name another cause")
     named = tensor(case, oom.torch)
-    inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
-    unmeasured = next((k for k in _UNMEASURED if k in inner), None)
+    unmeasured = unmeasured_kernel(oom)
     if (named is None or named.option != "max-num-batched-tokens") and unmeasured is None:
         return Clear("the tokens of one step explain no tensor of this size")
     shown = (

@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*_whole(case), *sums(oom.torch)),
         changes=(
             _chunked(case),
-            fewer_tokens(case, oom.torch, measuring=False),
+            None if _in_pieces(oom) else fewer_tokens(case, oom.torch, measuring=False),
             lower_utilization(case, oom.torch, "the buffers use the memory that gpu_memory_utilization leaves free"),
             set_flag(case, "max-logprobs", 5, Direction.LOWER, "limits what one request may ask for"),
             thing(
@@ -66,6 +66,11 @@ def _unplaced(case: Case) -> Oom | None:
     # V1's sampler computes them where a request asks for them alone; its dummy batch asks for none.
     asked = any(says(file, "call-v1-sampler") for file in oom.fault.files) and _OF_A_REQUEST in oom.fault.functions
     return oom if large or asked or oom.run.first("asks-prompt-logprobs") is not None else None
+
+
+def _in_pieces(oom: Oom) -> bool:
+    """V2's runner computes a prompt's in pieces of 1024 tokens, whatever a step has (sample/prompt_logprob.py)."""
+    return any(says(file, "call-v2-prompt-logprobs") for file in oom.fault.files)
 
 
 def _chunked(case: Case) -> Change | None:

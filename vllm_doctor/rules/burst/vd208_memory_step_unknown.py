@@ -21,6 +21,7 @@ from vllm_doctor.rules.gates.out_of_memory import (
 from vllm_doctor.rules.gates.profile_run import in_model, too_large_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.remedies.own_pool import sizes_by_share, smaller_own_pool
 from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -82,11 +83,12 @@ def judge(case: Case) -> Outcome:
         changes=(
             *(lighter(case) if refused and too_large_by_name(case) is not None else ()),
             *limits,
+            *smaller_own_pool(case),
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
             lower_utilization(case, oom.torch, _IF_SERVING if forward or open_ else _ON_TOP)
             if not (open_ and _lacks_much(oom.torch)) and not refused
             else None,
-            fewer_tokens(case, oom.torch, measuring=False) if after_kv or open_ else None,
+            fewer_tokens(case, oom.torch, measuring=False) if (after_kv or open_) and sizes_by_share(case) else None,
             stop_others(case, "memory of another process is not available to this service")
             if outside or (refused and refused_at_first(oom.torch))
             else None,

@@ -9,6 +9,10 @@ _ALLOCATORS = {"hip": "rocm"}
 _OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
 # Platforms whose every step is a compiled program.
 _COMPILED = frozenset({"tpu", "neuron"})
+# Platforms of other packages, by the names of their entry points.
+_PLUGINS = {"ascend": "npu", "hpu": "hpu", "metal": "mps", "neuron": "neuron", "optimum_neuron": "neuron", "tt": "tt"}
+# Lines that only the worker of one platform prints.
+_LINES = {"ascend-room": "npu", "tt-cache": "tt"}
 _DEVICES = {
     "device-oom-xla": "tpu",
     "device-oom-program": "tpu",
@@ -17,6 +21,11 @@ _DEVICES = {
     "device-oom-neuron-code": "neuron",
     "device-oom-neuron-status": "neuron",
     "device-oom-habana": "hpu",
+    "device-oom-metal": "mps",
+    "device-oom-metal-buffer": "mps",
+    "device-oom-tt": "tt",
+    "device-oom-tt-check": "tt",
+    "device-oom-xla-total": "tpu",
     "device-oom-ascend": "npu",
     "device-oom-ascend-code": "npu",
     "device-oom-ascend-torch": "npu",
@@ -30,8 +39,12 @@ def platform(case: Case) -> str | None:
         return None
     if (hit := run.first("platform-name")) is not None:
         return hit.fields["platform"].lower()
+    if (hit := run.first("platform-plugin")) is not None:
+        return _PLUGINS.get(hit.fields["plugin"].lower(), hit.fields["plugin"].lower())
     if run.oom is not None:
         return _ALLOCATORS.get(run.oom.backend.lower(), run.oom.backend.lower())
+    if (line := next((of for one, of in _LINES.items() if run.first(one) is not None), None)) is not None:
+        return line
     if run.root is None:
         return None
     device = run.root.fields("free-below-wanted").get("device", "").partition(":")[0]

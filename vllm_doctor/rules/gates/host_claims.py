@@ -94,7 +94,7 @@ def _offload(case: Case, ranks: int) -> Iterator[HostClaim]:
         f"offloaded weights take {whole:g} GiB of the host, and {ROUNDED}; the GPUs must hold what is not offloaded: "
         "more GPUs, or a smaller model"
     )
-    to = math.floor(asked / 2) if asked else 0
+    to = math.floor(asked / 2) if asked else None
     yield HostClaim(size, set_flag(case, "cpu-offload-gb", to, Direction.LOWER, why), large=True)
 
 

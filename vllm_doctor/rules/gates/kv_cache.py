@@ -2,9 +2,13 @@
 
 import msgspec
 
+from vllm_doctor.knowledge.version import Version
+from vllm_doctor.log.match import says
 from vllm_doctor.rules.case import Case
 
 BLOCK = 16
+# The first release whose CPU worker reads the fraction; before it half of what is free, and before 0.13 4 GiB.
+_CPU_SHARE, CPU_FIXED = Version((0, 20)), Version((0, 13))
 # Where releases log the GiB of the KV cache: V1, V0 from 0.6.5 on, V0 0.6.4.
 POOL = (("kv-available", "size"), ("profile-breakdown", "kv"), ("profile-results", "kv"))
 
@@ -69,6 +73,19 @@ def on_cpu(case: Case) -> bool:
         or (built is not None and built.fields["device"] == "cpu" and run.oom is None)
         or case.effective("device-config") == "cpu"
         or (run.first("cpu-kv-space") is not None and not case.gpu_name and run.oom is None)
+    )
+
+
+def cpu_by_share(case: Case) -> bool:
+    """Does this release's CPU build size its KV cache by `gpu_memory_utilization`, a share of one NUMA node's memory?
+    From 0.20 on (v1/worker/cpu_worker.py); the refusal of no block says so in some of these."""
+    if case.version is not None:
+        return case.version >= _CPU_SHARE
+    run, root = case.run, case.root
+    return (
+        run is not None
+        and root is not None
+        and any(says(run.lines[hit.index].text, "share-of-the-cpu") for hit in root.hits)
     )
 
 

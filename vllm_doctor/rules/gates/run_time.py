@@ -19,6 +19,9 @@ _SERVERS = frozenset({"xinference", "dynamo"})
 # Lines around a message that somebody quotes with it.
 _BESIDE = 3
 
+# Kernels whose scratch memory is not in the measured peak and grows with a prefill; vLLM 0.18.1 and later warn of them.
+_UNMEASURED = ("chunk_gated_delta_rule", "gdn", "fla/ops", "mamba_ssm", "ssd_")
+
 
 def at_run_time(case: Case) -> Oom | NotHere | Unseen:
     """The fault, if a step at run time exhausted the GPU's memory."""
@@ -42,3 +45,9 @@ def for_logprobs(oom: Oom) -> bool:
         return any(mark in function for function in inner for mark in _LOGPROBS)
     near = oom.run.lines[max(0, oom.fault.index - _BESIDE) : oom.fault.last + _BESIDE + 1]
     return any(says(line.text, "code-of-logprobs") for line in near)
+
+
+def unmeasured_kernel(oom: Oom) -> str | None:
+    """The kernel among the innermost calls whose scratch memory nothing measured, as its calls name it."""
+    inner = " ".join((*oom.fault.files[-6:], *oom.fault.functions[-6:]))
+    return next((kernel for kernel in _UNMEASURED if kernel in inner), None)

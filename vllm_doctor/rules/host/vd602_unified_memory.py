@@ -78,7 +78,8 @@ def _refused(case: Case) -> Outcome | None:
         if named
         else "The NVIDIA driver found no free memory; the log does not name the GPU",
         severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
-        confidence=Confidence.LIKELY if named else Confidence.POSSIBLE,
+        # A card with memory of its own refuses it to the process that asks, and that process says so.
+        confidence=Confidence.LIKELY if named or _stopped_loaded(case) else Confidence.POSSIBLE,
         evidence=(said, *(case.line(h.index) for h in (run.deaths[:1] if run is not None else ()))),
         changes=(
             lower_utilization(case, None, why if named else f"if GPU and host share their memory, {why}"),
@@ -88,6 +89,14 @@ def _refused(case: Case) -> Outcome | None:
         if named
         else "the GPU has separate memory (nvidia-smi -q -d MEMORY shows it)",
     )
+
+
+def _stopped_loaded(case: Case) -> bool:
+    """Does the log end without a word in a start that had begun to fill the card?"""
+    run = case.run
+    if run is None or run.root is not None or run.deaths or run.stopped is not None or run.served():
+        return False
+    return run.reached() not in {None, StartupPhase.CONFIG, StartupPhase.DEVICE}
 
 
 def _said_by_the_driver(case: Case) -> Evidence | None:

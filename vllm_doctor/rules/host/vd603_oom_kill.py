@@ -9,9 +9,10 @@ from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import killed
 from vllm_doctor.rules.gates.host_claims import host_claims
+from vllm_doctor.rules.gates.kernel_said import said_since
 from vllm_doctor.rules.gates.oom_killer import OOMD, Kill, in_log, kills
 from vllm_doctor.rules.gates.ranks import ranks_of
-from vllm_doctor.rules.gates.unified import shares_memory
+from vllm_doctor.rules.gates.unified import is_named, shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.host_memory import (
     RAY,
@@ -25,6 +26,7 @@ from vllm_doctor.rules.remedies.host_memory import (
     room_to_load,
     spared_by_oomd,
 )
+from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Who else than the kernel tells of such a kill: systemd, Kubernetes, Docker, Slurm, Ray.
@@ -287,10 +289,25 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
             "one pool for CPU and GPU",
         )
         if shares_memory(case)
+        else _if_shared(case)
+        if not limited
         else None,
-        None if limited else more_host_memory(kill, _peak(case)),
+        None if limited else more_host_memory(None if _driver_lacked(case) else kill, _peak(case)),
         spared_by_oomd() if by == "oomd-killed" or (kill is not None and kill.name == OOMD) else None,
     )
+
+
+def _driver_lacked(case: Case) -> bool:
+    """Did the NVIDIA driver find no page either? What a GPU took of the host's memory is in no process's account."""
+    run = case.run
+    return (run is not None and run.first("driver-no-memory") is not None) or bool(said_since(case, "driver-no-memory"))
+
+
+def _if_shared(case: Case) -> Change | None:
+    if not _driver_lacked(case) or is_named(case):
+        return None
+    why = "if GPU and host share their memory, as the driver found no page either: what vLLM takes the host lacks"
+    return lower_utilization(case, None, why)
 
 
 RULE = rule(

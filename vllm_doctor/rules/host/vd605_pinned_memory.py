@@ -1,12 +1,13 @@
 """VD605: memory that the GPU reads directly could not be pinned: too much of it was asked, or a limit forbids it."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.host_claims import SWAPPED, host_claims
+from vllm_doctor.rules.gates.pinned import invalid, pins
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.host_pool import kv_offloaded, pools_by_calls
 from vllm_doctor.rules.say import MEMLOCK, finding, gib, set_flag, thing
@@ -16,12 +17,6 @@ _HOST = frozenset({"host-register", "host-alloc", "host-malloc", "host-pool-too-
 # Of what is free, the part that a pool may take (v1/hisparse/runtime.py).
 _ROOM = 0.95
 _REFUSED = _HOST | {"cuda-oom", "device-oom"}
-# V0's function that makes the cache of the GPU and of the host.
-_CACHE = frozenset({"_allocate_kv_cache", "allocate_cpu_cache"})
-# Frames in which CUDA's "out of memory" means the host's memory.
-_PINNING = frozenset(
-    {"pin_memory", "cudaHostRegister", "cudaHostAlloc", "_allocate_cpu_kv_cache", "allocate_cpu_cache"}
-)
 
 
 def judge(case: Case) -> Outcome:
@@ -29,10 +24,10 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
-    if fault is None or not (fault.ids & _REFUSED or _invalid(fault)):
+    if fault is None or not (fault.ids & _REFUSED or invalid(fault)):
         return NotHere("no call of CUDA failed for lack of memory")
     pending = _pending(case, fault)
-    if pending is None and not fault.ids & _HOST and not _pins(fault):
+    if pending is None and not fault.ids & _HOST and not pins(fault):
         return Clear("the failed call asks for GPU memory, not for pinned host memory")
     if (told := fault.fields("host-pool-too-large")).get("free"):
         return _refused(case, fault, told)
@@ -95,21 +90,6 @@ def _pending(case: Case, fault: Fault) -> Hit | None:
     if run is None or not fault.ids & {"cuda-oom", "device-oom"} or run.oom is not None:
         return None
     return next((hit for hit in run.all("host-left-unpinned") if hit.index < fault.index), None)
-
-
-def _invalid(fault: Fault) -> bool:
-    """More than can be pinned is an invalid argument to some drivers. What V0 fills when it makes the cache is either
-    the GPU's, which has no such answer, or the host's."""
-    if fault.crash is None or not says(fault.crash.root.message, "invalid-argument"):
-        return False
-    return any(f.function in _CACHE or says(f.code, "code-pins") for f in fault.crash.root.frames[-3:])
-
-
-def _pins(fault: Fault) -> bool:
-    if _invalid(fault):
-        return True
-    last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
-    return any(f.function in _PINNING or says(f.code, "code-pins") or says(f.file, "call-pins") for f in last)
 
 
 RULE = rule("VD605", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -1,5 +1,7 @@
 """VD802: the shared memory in which ranks exchange data is too small or full."""
 
+import math
+
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, says
 from vllm_doctor.records.finding import Evidence
@@ -22,6 +24,8 @@ _IDS = (
 )
 # A bus error is what a page of tmpfs that cannot be had ends in; a model file on a disk that went away does the same.
 _LIKELY = frozenset({"bus-error", "sigbus"})
+# GiB that are enough where nobody says how much was asked for.
+_FEW = 4
 
 
 def judge(case: Case) -> Outcome:
@@ -50,8 +54,9 @@ def judge(case: Case) -> Outcome:
                 ChangeKind.OS,
                 "shm volume",
                 Direction.RAISE,
-                "mount a tmpfs of a few GiB (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
-                command=SHM,
+                f"mount a tmpfs of {_size(asked)} (--shm-size, --ipc=host, or an emptyDir of medium Memory)",
+                to=_needed(asked),
+                command=SHM if _needed(asked) is None else SHM.replace("8g", f"{_needed(asked)}"),
             ),
             thing(
                 ChangeKind.OS,
@@ -71,6 +76,17 @@ def _asked(fault: Fault) -> dict[str, str]:
     if "asked" in fields:
         return {name: str(int(fields[name]) >> 20) for name in ("asked", "free")}
     return fault.fields("shm-space")
+
+
+def _needed(asked: dict[str, str]) -> str | None:
+    """A quarter more than one segment that was refused, where that is more than a few GiB."""
+    whole = math.ceil(int(asked.get("asked") or 0) / 1024 * 1.25)
+    return f"{whole}g" if whole > _FEW else None
+
+
+def _size(asked: dict[str, str]) -> str:
+    needed = _needed(asked)
+    return "a few GiB" if needed is None else f"{needed.removesuffix('g')} GiB or more"
 
 
 def _segment_refused(fault: Fault) -> bool:

@@ -1,6 +1,6 @@
 """VD314: an engine that slept does not get its memory back, or new weights find no room beside its KV cache."""
 
-from vllm_doctor.log.match import first, says
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -9,12 +9,10 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
 from vllm_doctor.rules.gates.run_time import in_trainer
+from vllm_doctor.rules.gates.sleep import maps_again, method, wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag, thing
-
-# Lines above a failure in which its logger says what it was about to do.
-_ABOVE = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -24,16 +22,10 @@ def judge(case: Case) -> Outcome:
         return oom
     if _updates(oom):
         return _of_new_weights(case, oom)
-    waking = "wake_up" in oom.fault.functions or _method(oom) == "wake_up" or _wakes_below(oom)
+    waking = wakes(oom)
     if in_trainer(oom) and not waking and "cumem-oom" not in oom.fault.ids:
         return _of_trainers_step(case, oom)
-    slept = oom.run.first("sleep-freed", "engine-awake")
-    mapped = "cumem-oom" in oom.fault.ids and oom.fault.startup_phase in {
-        StartupPhase.CONFIG,
-        StartupPhase.READY,
-        StartupPhase.SERVING,
-    }
-    if not waking and not (mapped and slept is not None and slept.index < oom.fault.index):
+    if not waking and not maps_again(oom):
         return Clear("the engine ran out of memory while it was awake")
     return finding(
         RULE,
@@ -49,26 +41,11 @@ def judge(case: Case) -> Outcome:
     )
 
 
-def _method(oom: Oom) -> str:
-    """The engine's method that a client called, as its answer names it, or the line above; empty where none does."""
-    at = oom.fault.index
-    near = (oom.run.lines[i].text for i in range(at, max(-1, at - _ABOVE), -1))
-    said = first(near, "method-of-engine")
-    return said["method"] if said is not None else ""
-
-
-def _wakes_below(oom: Oom) -> bool:
-    """The allocator's own line comes before the traceback of the call that asked it."""
-    crashes = oom.run.crashes if "cumem-oom" in oom.fault.ids and oom.fault.crash is None else ()
-    after = (crash for crash in crashes if crash.first > oom.fault.index)
-    return any("wake_up" in crash.functions for crash in after)
-
-
 def _updates(oom: Oom) -> bool:
     """Were a trainer's new weights taken, while the engine has its own?"""
-    if oom.fault.startup_phase not in {StartupPhase.SERVING, StartupPhase.READY} and not _method(oom):
+    if oom.fault.startup_phase not in {StartupPhase.SERVING, StartupPhase.READY} and not method(oom):
         return False
-    called = (*oom.fault.functions, _method(oom))
+    called = (*oom.fault.functions, method(oom))
     return any(says(name, "function-of-new-weights") for name in called) or any(
         says(file, "call-of-weights-update") for file in oom.fault.files
     )

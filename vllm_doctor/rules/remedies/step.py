@@ -55,7 +55,8 @@ def tokens(case: Case) -> tuple[int, str] | None:
         return int(said), "the log"
     if case.version is None:
         return None
-    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name)
+    v1 = {"V0": False, "V1": True}.get(run.engine or "") if run is not None else None
+    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name, use_v1=v1)
     return (default.tokens, default.source) if default.tokens is not None else None
 
 
@@ -71,7 +72,9 @@ def sequences(case: Case) -> tuple[int, str]:
         return tried, "the log"
     if case.version is None:
         return _SMALLEST_SEQUENCES, SMALLEST_DEFAULT
-    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name)
+    # The log says which engine it is, where a release has both.
+    v1 = {"V0": False, "V1": True}.get(case.run.engine or "") if case.run is not None else None
+    default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name, use_v1=v1)
     return default.seqs, default.source
 
 

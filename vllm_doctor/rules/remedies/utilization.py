@@ -10,6 +10,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage
 from vllm_doctor.rules.gates.out_of_memory import refused_though_free
+from vllm_doctor.rules.remedies.own_pool import sizes_by_share
 from vllm_doctor.rules.say import set_flag
 
 # What is left free on purpose beyond what was missing, GiB: cuBLAS workspaces, allocator rounding, NCCL buffers.
@@ -21,7 +22,9 @@ SMALLEST_GIB = 8.0
 
 
 def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
-    """A fraction that leaves what was missing, and a little more, outside vLLM's pool."""
+    """A fraction that leaves what was missing, and a little more, outside vLLM's pool; None where no share sizes it."""
+    if not sizes_by_share(case):
+        return None
     if (pinned := case.number("kv-cache-memory-bytes")) is not None:
         return _smaller_pool(case, pinned, torch, why)
     fraction, _ = case.utilization

@@ -1,7 +1,10 @@
 """VD105: an allocation failed, and another process holds the memory that would have served it."""
 
+import math
+
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
@@ -9,9 +12,15 @@ from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.remedies.utilization import lower_utilization, raise_utilization
-from vllm_doctor.rules.say import finding, gib, thing
+from vllm_doctor.rules.remedies.own_pool import sizes_by_share
+from vllm_doctor.rules.remedies.utilization import SPARE_GIB, lower_utilization, raise_utilization
+from vllm_doctor.rules.say import finding, gib, set_flag, thing
 
+# More of the pool may follow, or the step is not known.
+_NOT_WHOLE = frozenset({StartupPhase.KV, StartupPhase.CONFIG})
+# Of a smaller share nobody means to serve a model that had begun with the usual one.
+_LEAST_SHARE = 0.3
+_IF_THEY_STAY = "if the other processes must stay"
 # What the fraction does not bound: it is applied when the KV cache is sized.
 _BEFORE_KV = frozenset({StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER})
 
@@ -60,15 +69,44 @@ def judge(case: Case) -> Outcome:
                 f"stop the other processes: that frees {held / GIB:.2f} GiB; "
                 f"the allocation needed {oom.torch.asked / GIB:.2f}",
             ),
-            lower_utilization(
-                case, oom.torch, "if the other processes must stay, shrink the KV cache by the memory that they need"
-            )
-            if oom.fault.startup_phase not in _BEFORE_KV
-            else None,
+            _smaller(case, oom, total, held) if oom.fault.startup_phase not in _BEFORE_KV else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
         then=_SHARE,
     )
+
+
+def _smaller(case: Case, oom: Oom, total: int, held: int) -> Change | None:
+    """A smaller pool: within what the others leave, or by what was missing where the pool is whole already."""
+    if oom.fault.startup_phase in _NOT_WHOLE and not _charges_others(case):
+        return _beside(case, total, held)
+    return lower_utilization(case, oom.torch, f"{_IF_THEY_STAY}, shrink the KV cache by the memory that they need")
+
+
+def _beside(case: Case, total: int, held: int) -> Change | None:
+    """A budget within what the others leave: while the KV cache is made, or where the step is not known, more of it may
+    follow than the piece that was refused. None where the weights, or any model, would not fit it."""
+    if not total or not sizes_by_share(case):
+        return None
+    to = math.floor((total - held - SPARE_GIB * GIB) / total * 100) / 100
+    budget = to * total / GIB
+    if to < _LEAST_SHARE or to >= case.utilization[0] or budget <= (case.weights_gib or 0.0):
+        return None
+    formula = f"({total / GIB:.2f} − {held / GIB:.2f} − {SPARE_GIB}) / {total / GIB:.2f}"
+    why = f"{_IF_THEY_STAY}, the whole budget must fit beside them: {formula}"
+    predicted = {"budget_gib": round(budget, 2)}
+    return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, why, predicted=predicted)
+
+
+def _charges_others(case: Case) -> bool:
+    """Does this release take what others hold for its own, so that the budget has it in it already? V0 0.6.4 did, and
+    V1 to 0.9.0: both counted all that is used on the card and is not torch's (worker.py, gpu_worker.py)."""
+    version = case.version
+    if version is None:
+        return False
+    if case.run is not None and case.run.engine == "V0":
+        return Version((0, 6, 4)) <= version < Version((0, 6, 5))
+    return Version((0, 6, 4)) <= version <= Version((0, 9, 0))
 
 
 def _counted_in(case: Case) -> Finding | Clear | None:

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import POOL, left_over, on_cpu
+from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
@@ -165,12 +165,19 @@ def _fewer_tokens(case: Case) -> Change | None:
     )
 
 
+def _unset(case: Case) -> str:
+    """What counts where it is not set, by release (platforms/cpu.py)."""
+    if cpu_by_share(case):
+        return "; unset, gpu_memory_utilization sizes it"
+    return "; unset means 4" if case.version is not None and case.version < CPU_FIXED else ""
+
+
 def _cpu(case: Case) -> tuple[Change | None, ...]:
     return (
         environment(
             "VLLM_CPU_KVCACHE_SPACE",
             Direction.RAISE,
-            "sets the GiB of host memory for the KV cache of the CPU backend; unset means 4",
+            "sets the GiB of host memory for the KV cache of the CPU backend" + _unset(case),
             to=4,
             before=case.env("VLLM_CPU_KVCACHE_SPACE"),
             applicability=Applicability.NEEDS_REVIEW,

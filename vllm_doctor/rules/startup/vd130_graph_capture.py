@@ -6,7 +6,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.device import compiles_programs
+from vllm_doctor.rules.gates.device import compiles_programs, platform
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import eager, sequences
@@ -16,6 +16,8 @@ from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
 # The capture that measures what graphs need, before the KV cache is sized: no fraction changes what it finds free.
 _MEASURES = "profile_cudagraph_memory"
+# vllm-gaudi, worker/hpu_worker.py: the part of the usable memory that is kept for graphs, and what is set without it.
+_GAUDI, _RESERVED, _RESERVED_DEFAULT, _MORE_RESERVED = "hpu", "VLLM_GRAPH_RESERVED_MEM", 0.1, 0.15
 
 
 def judge(case: Case) -> Outcome:
@@ -29,6 +31,8 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     if _MEASURES in oom.fault.functions:
         return _of_the_measure(case, oom)
+    if platform(case) == _GAUDI:
+        return _of_gaudi(case, oom)
     return finding(
         RULE,
         title="CUDA graph capture ran out of memory: the KV cache left too little",
@@ -56,6 +60,28 @@ def _of_the_measure(case: Case, oom: Oom) -> Finding:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(_fewer_sizes(case), _fewer_batches(case), eager(case), *lighter(case)),
+        refute="the same launch with --enforce-eager fails as well",
+    )
+
+
+def _of_gaudi(case: Case, oom: Oom) -> Finding:
+    """vllm-gaudi keeps a part of what is usable for HPU Graphs, and warms up buckets of every size in it."""
+    told = case.env(_RESERVED)
+    now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else _RESERVED_DEFAULT
+    why = f"this part of the usable memory is kept for graphs and not given to the KV cache: {now:g} was too little"
+    return finding(
+        RULE,
+        title="HPU Graphs ran out of memory: the KV cache left too little",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            environment(_RESERVED, Direction.RAISE, why, to=round(now + _MORE_RESERVED, 2), before=told)
+            if now + _MORE_RESERVED < 1
+            else None,
+            lower_utilization(case, oom.torch, "the warm-up works in the memory that the KV cache leaves"),
+            eager(case, "without HPU Graphs no memory is needed for them"),
+        ),
         refute="the same launch with --enforce-eager fails as well",
     )
 

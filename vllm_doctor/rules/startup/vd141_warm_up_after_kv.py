@@ -6,8 +6,10 @@ from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs
 from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
+from vllm_doctor.rules.gates.pinned import pins
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.own_pool import smaller_own_pool
 from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -28,6 +30,8 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if oom.torch is None and pins(oom.fault):  # torch's own figures are of its allocator on the GPU
+        return Clear("memory of the host was asked for, not of the GPU")
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
         return Clear("the sampler's dummy batch failed")
     kv = oom.fault.startup_phase is StartupPhase.KV
@@ -53,6 +57,7 @@ def judge(case: Case) -> Outcome:
             lower_utilization(
                 case, oom.torch, "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs"
             ),
+            *smaller_own_pool(case),
             None if kv else fewer_tokens(case, oom.torch, measuring=False),
             *(of_driver(case, oom.torch) if refused else ()),
         ),
