@@ -52,7 +52,8 @@ class Server:
         self._reply = reply
         self.over = threading.Event()
         self.base = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._serving = threading.Thread(target=self._serve, daemon=True)
+        self._serving.start()
 
     def _serve(self) -> None:
         while True:
@@ -72,6 +73,10 @@ class Server:
 
     def close(self) -> None:
         self.over.set()
+        # A thread that still waits in accept() goes on with the descriptor's number when a signal interrupts it, and
+        # by then the number is another test's server.
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._serving.join()
         self._listening.close()
 
 

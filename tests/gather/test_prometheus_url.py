@@ -80,7 +80,9 @@ def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def judged(capsys: pytest.CaptureFixture[str], base: str) -> tuple[int, dict[str, Any]]:
     code = run(["diagnose", "--format", "json", base])
-    return code, json.loads(capsys.readouterr().out)
+    told = capsys.readouterr()
+    assert told.out, (code, told.err)
+    return code, json.loads(told.out)
 
 
 def test_replicas_in_order_stand_side_by_side_and_what_was_not_asked_is_said(
