@@ -2,9 +2,7 @@
 
 From 0.11.1 on a backend answers for a head's size, the type of the cache, the compute capability and more, each in a
 method of its own (v1/attention/backend.py AttentionBackend.validate_configuration). The body of such a method is
-written down as one expression: `if head_size % 8 != 0: return False` … `return head_size <= 256` is
-`(not (head_size % 8 != 0)) and (head_size <= 256)`. `unknown` stands for what is asked of a library or of the whole
-configuration. An expression that can never be False is left out: it refuses nothing.
+written down as one expression (bodies.py). An expression that can never be False is left out: it refuses nothing.
 """
 
 from __future__ import annotations
@@ -12,9 +10,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from releases.assigned import assigned
+from releases.bodies import DEPTH, UNKNOWN, Bodies, Here, any_of, both, fails, no
 from releases.wheel import Wheel
 
 # What is asked of a launch → the method that answers, and the name that the method has for it.
@@ -41,21 +39,9 @@ _ORDER = "_get_backend_priorities"
 _PLATFORM = "vllm/platforms/cuda.py"
 _CACHES = r"vllm/config/(cache|__init__)\.py"
 _ENUM = "AttentionBackendEnum"
-UNKNOWN = "unknown"
-_DEPTH = 6
 
 
-@dataclass(frozen=True)
-class _Here:
-    """Where an expression is read: the class that is asked, the one whose method it is, and the local names."""
-
-    asked: str
-    owner: str
-    local: Mapping[str, str]
-    depth: int = _DEPTH
-
-
-class Backends:
+class Backends(Bodies):
     """The backends of one wheel."""
 
     def __init__(self, wheel: Wheel) -> None:
@@ -95,7 +81,7 @@ class Backends:
         if question in _OF_KERNELS:
             own = self._method(_BASE, method) is not None
             return self._of_kernel(name, method if own else _OF_KERNELS[question])
-        told = self._call(name, name, method, {argument: question} if argument else {}, _DEPTH)
+        told = self._call(name, name, method, {argument: question} if argument else {}, DEPTH)
         if question == "block_size" and told == UNKNOWN:
             return self._blocks(name)
         return told
@@ -108,51 +94,36 @@ class Backends:
         owner, function = found
         names = [a.arg for a in function.args.args if a.arg not in {"cls", "self"}]
         given = {**local, **(dict(zip(names[:1], local.values(), strict=False)) if local else {})}
-        return self._returned(function.body, _Here(asked, owner, given, depth)) or UNKNOWN
+        return self.returned(function.body, Here(asked, owner, given, depth)) or UNKNOWN
 
-    def _returned(self, lines: Sequence[ast.stmt], here: _Here) -> str | None:
-        """The lines as one expression; None where they end without a return."""
-        for at, line in enumerate(lines):
-            match line:
-                case ast.Expr(value=ast.Constant()) | ast.ImportFrom() | ast.Import():
-                    continue
-                case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                    here = replace(here, local={**here.local, name: self._written(value, here)})
-                case ast.If(test=asked, body=body, orelse=[]):
-                    rest = self._returned(lines[at + 1 :], here)
-                    inner = self._returned([*body, *lines[at + 1 :]], here)
-                    if rest is None or inner is None:
-                        return None
-                    test = self._written(asked, here)
-                    return _or([_and([test, inner]), _and([_not(test), rest])])
-                case ast.Return(value=ast.expr() as value):
-                    return self._written(value, here)
-                case _:
-                    return None
-        return None
-
-    def _written(self, node: ast.expr, here: _Here) -> str:  # noqa: PLR0912
+    def written(self, node: ast.expr, here: Here) -> str:
+        """A launch has a value of each question: none of them is None."""
         match node:
-            case ast.Constant(value=bool() | int() | float() | str() | None):
-                return repr(node.value)
-            case ast.Name(id=name):
-                return "capability" if name.endswith("capability") else here.local.get(name, UNKNOWN)
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]):
+                known = self.written(left, here) != UNKNOWN
+                return str(isinstance(op, ast.IsNot)) if known else UNKNOWN
+            case _:
+                return super().written(node, here)
+
+    def other(self, node: ast.expr, here: Here) -> str:
+        """What stands in a backend's methods."""
+        match node:
+            case ast.Name(id=name) if name.endswith("capability"):
+                return "capability"
             case ast.Attribute(value=ast.Name(id="torch"), attr=kind):
                 return repr(kind)
             case ast.Attribute(value=ast.Name(id="AttentionType"), attr=kind):
                 return repr(kind.lower())
             case ast.Attribute(value=ast.Name(id="cls"), attr=name):
                 return self._listed(here.asked, name)
-            case ast.Attribute(value=of, attr="major") if self._written(of, here) == "capability":
+            case ast.Attribute(value=of, attr="major") if self.written(of, here) == "capability":
                 return "major"
             case ast.Call(func=ast.Name(id="DeviceCapability"), args=args, keywords=keys):
                 parts = [*args, *(key.value for key in keys)]
                 whole = [str(part.value) for part in parts if isinstance(part, ast.Constant)]
                 return ".".join([*whole, "0"][:2]) if len(whole) == len(parts) else UNKNOWN
-            case ast.Call(func=ast.Name(id="int" | "list" | "tuple"), args=[inner]):
-                return self._written(inner, here)
             case ast.Call(func=ast.Attribute(value=of, attr="startswith"), args=[ast.Constant(value=str() as word)]):
-                return self._begins(self._written(of, here), word)
+                return self._begins(self.written(of, here), word)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="current_platform"), attr=asked), args=args):
                 return _of_platform(asked, args)
             case ast.Call(func=ast.Attribute(value=ast.Name(id="cls"), attr=method), args=args):
@@ -160,24 +131,11 @@ class Backends:
             case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method), args=args):
                 above = self._line(here.owner)[1:2]
                 return self._inner(above[0], method, args, here) if above else UNKNOWN
-            case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                told = [self._written(part, here) for part in parts]
-                return f"({', '.join(told)},)" if told and UNKNOWN not in told else UNKNOWN if told else "()"
-            case ast.BoolOp(op=op, values=parts):
-                told = [self._written(part, here) for part in parts]
-                return _and(told) if isinstance(op, ast.And) else _or(told)
-            case ast.UnaryOp(op=ast.Not(), operand=inner):
-                return _not(self._written(inner, here))
-            case ast.BinOp(left=left, op=ast.Mod(), right=right):
-                one, two = self._written(left, here), self._written(right, here)
-                return UNKNOWN if UNKNOWN in {one, two} else f"({one} % {two})"
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _compared(self._written(left, here), op, self._written(right, here))
             case _:
                 return UNKNOWN
 
-    def _inner(self, start: str, method: str, args: Sequence[ast.expr], here: _Here) -> str:
-        given = {str(at): self._written(arg, here) for at, arg in enumerate(args)}
+    def _inner(self, start: str, method: str, args: Sequence[ast.expr], here: Here) -> str:
+        given = {str(at): self.written(arg, here) for at, arg in enumerate(args)}
         return self._call(here.asked, start, method, given, here.depth - 1)
 
     def _begins(self, of: str, word: str) -> str:
@@ -192,7 +150,7 @@ class Backends:
         for owner in self._line(name):
             for key, value in assigned(self.classes[owner].body):
                 if key == attribute and value is not None:
-                    return self._written(value, _Here(owner, owner, {}))
+                    return self.written(value, Here(owner, owner, {}))
         return UNKNOWN
 
     def _blocks(self, name: str) -> str:
@@ -204,7 +162,7 @@ class Backends:
         sizes = {size for value in lists for size in _sizes(value)}
         if None in sizes or not sizes:
             return UNKNOWN
-        return _or([f"(block_size % {size} == 0)" for size in sorted(size for size in sizes if size is not None)])
+        return any_of([f"(block_size % {size} == 0)" for size in sorted(size for size in sizes if size is not None)])
 
     def _of_kernel(self, name: str, attribute: str) -> str:
         """What the class of the kernels says of itself (AttentionImplBase.supports_dcp)."""
@@ -239,11 +197,11 @@ def _lists(
             case ast.If(test=asked, body=body, orelse=other):
                 test = _asked(asked)
                 yield from _lists(function, body, [*behind, test])
-                yield from _lists(function, other, [*behind, _not(test)])
+                yield from _lists(function, other, [*behind, no(test)])
             case ast.Return(value=ast.List(elts=parts)):
                 sure = {part.attr for part in parts if isinstance(part, ast.Attribute)}
                 names = [name for part in parts for name in _named(function, part)]
-                yield _and(behind), names, [name for name in names if name not in sure]
+                yield both(behind), names, [name for name in names if name not in sure]
 
 
 def _named(function: ast.FunctionDef, part: ast.expr) -> list[str]:
@@ -269,9 +227,9 @@ def _asked(node: ast.expr) -> str:
             return "mla"
         case ast.BoolOp(op=op, values=parts):
             told = [_asked(part) for part in parts]
-            return _and(told) if isinstance(op, ast.And) else _or(told)
+            return both(told) if isinstance(op, ast.And) else any_of(told)
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return _not(_asked(inner))
+            return no(_asked(inner))
         case ast.Compare(left=left, ops=[ast.Eq()], comparators=[ast.Constant(value=int() as number)]):
             return f"(major == {number})" if ast.unparse(left).endswith("capability.major") else UNKNOWN
         case _:
@@ -311,68 +269,3 @@ def _of_platform(asked: str, args: Sequence[ast.expr]) -> str:
     if asked == "is_device_capability_family":
         return f"(major == {number // 10})"
     return f"(capability {signs[asked]} {number // 10}.{number % 10})" if asked in signs else UNKNOWN
-
-
-def _compared(one: str, op: ast.cmpop, two: str) -> str:
-    if UNKNOWN in {one, two}:
-        return UNKNOWN
-    if two == "()":
-        return {ast.In: "False", ast.NotIn: "True"}.get(type(op), UNKNOWN)
-    if two == "None":  # a launch has a value of each question
-        return {ast.Is: "False", ast.IsNot: "True"}.get(type(op), UNKNOWN)
-    sign = ast.unparse(ast.Compare(ast.Name("a"), [op], [ast.Name("b")]))[1:-1]
-    return f"({one}{sign}{two})"
-
-
-def _and(parts: Sequence[str]) -> str:
-    kept = list(dict.fromkeys(part for part in parts if part != "True"))
-    if "False" in kept:
-        return "False"
-    return f"({' and '.join(kept)})" if len(kept) > 1 else kept[0] if kept else "True"
-
-
-def _or(parts: Sequence[str]) -> str:
-    kept = list(dict.fromkeys(part for part in parts if part != "False"))
-    if "True" in kept:
-        return "True"
-    return f"({' or '.join(kept)})" if len(kept) > 1 else kept[0] if kept else "False"
-
-
-def _not(part: str) -> str:
-    opposite = {"True": "False", "False": "True", UNKNOWN: UNKNOWN, "()": "True"}
-    if part.startswith("(") and part.endswith(",)"):
-        return "False"  # a list that has something
-    return opposite.get(part, f"(not {part})")
-
-
-def fails(node: ast.expr) -> bool:
-    """Can it be False whatever the unknown is?"""
-    match node:
-        case ast.Name(id=name):
-            return name != UNKNOWN
-        case ast.Constant(value=value):
-            return not value
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return any(fails(part) for part in parts)
-        case ast.BoolOp(op=ast.Or(), values=parts):
-            return all(fails(part) for part in parts)
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return _holds(inner)
-        case _:
-            return True
-
-
-def _holds(node: ast.expr) -> bool:
-    match node:
-        case ast.Name(id=name):
-            return name != UNKNOWN
-        case ast.Constant(value=value):
-            return bool(value)
-        case ast.BoolOp(op=ast.And(), values=parts):
-            return all(_holds(part) for part in parts)
-        case ast.BoolOp(op=ast.Or(), values=parts):
-            return any(_holds(part) for part in parts)
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return fails(inner)
-        case _:
-            return True

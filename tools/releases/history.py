@@ -26,6 +26,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "metrics": ("metrics",),
     "models": ("architectures", "quantizations"),
     "build": ("build",),
+    "schemes": ("schemes",),
     "traits": ("traits",),
     "replicated": replicated.TABLES,
 }

@@ -18,6 +18,7 @@ from releases import (
     refusals,
     registered,
     replicated,
+    schemes,
     store,
     traits,
 )
@@ -42,6 +43,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (("environment",), lambda: {"environment": environment.read(wheel)}),
         (kernels.TABLES, lambda: kernels.read(wheel)),
         (("quantizations",), lambda: {"quantizations": models.quantizations(wheel)}),
+        (("schemes",), lambda: {"schemes": schemes.read(wheel)}),
         (tuple(registered.TABLES), lambda: registered.read(wheel)),
         (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
         (("traits",), lambda: {"traits": traits.read(wheel)}),

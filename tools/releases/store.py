@@ -28,6 +28,7 @@ SECTIONS = (
     "moe",
     "pass_config",
     "quantizations",
+    "schemes",
     "load_formats",
     "tokenizers",
     "tool_parsers",
