@@ -306,7 +306,7 @@ def _driver_lacked(case: Case) -> bool:
 def _if_shared(case: Case) -> Change | None:
     if not _driver_lacked(case) or is_named(case):
         return None
-    why = "if GPU and host share their memory, as the driver found no page either: what vLLM takes the host lacks"
+    why = "if GPU and host share memory (the driver found no page either): the host lacks the memory that vLLM takes"
     return lower_utilization(case, None, why)
 
 
