@@ -193,6 +193,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     selects_by_block: bool
     marlin_takes_all_of_awq: bool
     drafts_on_one_rank: bool
+    batches_of_one_size: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

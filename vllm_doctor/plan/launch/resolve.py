@@ -17,6 +17,7 @@ from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint,
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
+from vllm_doctor.plan.launch.exchange import BATCHED_STEP, batches_of_one_size, exchange
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked, weights_kept
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -145,7 +146,7 @@ def resolve(  # noqa: PLR0917
     told = {one.flag for one in refusals}  # by the release's own checks, which its wheel shows since 0.30
     refusals += (one for one in refusals_of_launch(flags, arch, par, length, does) if one.flag not in told)
     seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
-    tokens = None if defaults.tokens is None else defaults.tokens * times
+    tokens = None if defaults.tokens is None else _step(defaults.tokens, flags, env, par, version) * times
     batched = batched_tokens(flags, version, which, arch, length, seqs, chunked, tokens)
     if "max-num-seqs" not in flags.values:
         seqs = min(seqs, batched)
@@ -264,6 +265,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         marlin_experts=env.get("VLLM_MXFP4_USE_MARLIN") == "1",
+        exchange=exchange(flags, env, arch, par, version, batched),
         balances=balances(flags, arch, par, does),
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
@@ -276,6 +278,11 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _step(usual: int, flags: Flags, env: dict[str, str], par: Parallel, version: Version) -> int:
+    small = behaviour(version).batches_of_one_size and batches_of_one_size(flags, env, par, version)
+    return BATCHED_STEP if small else usual
 
 
 def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Version) -> Parallel:

@@ -7,6 +7,7 @@ import msgspec
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
+from vllm_doctor.plan.launch.exchange import Exchange
 from vllm_doctor.plan.launch.host_memory import HostAsked
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
@@ -74,6 +75,7 @@ class Settings(msgspec.Struct, frozen=True):
     flashinfer_asked: bool | None = None
     flashinfer_experts: bool = False  # asked for, for experts in NVFP4
     marlin_experts: bool = False  # asked for, for experts in MXFP4
+    exchange: Exchange | None = None  # of tokens between ranks, where it keeps buffers of its own
     balances: str | None = None  # by what experts are balanced: "nixl", "gathered", "either"; None: they are not
     async_scheduling: bool = True
     mamba_dtype: str = "auto"  # of recurrent states

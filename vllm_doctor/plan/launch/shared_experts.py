@@ -25,7 +25,7 @@ def shared_experts(flags: Flags, env: dict[str, str], a: Architecture, par: Para
     if whole is None:
         return Shared.PERHAPS
     sizes = {"expert", "tensor", *(["data"] if par.dp > 1 else [])}
-    told = {whole and splits_tokens(backend, sizes, version) for backend in _backends(flags, env, version)}
+    told = {whole and splits_tokens(backend, sizes, version) for backend in all2all_backends(flags, env, version)}
     if len(told) > 1 or None in told:
         return Shared.PERHAPS
     return Shared.WHOLE if True in told else Shared.SPLIT
@@ -37,7 +37,7 @@ def _of_vllm(flags: Flags, a: Architecture, version: Version) -> bool:
     return asked and history("models", "architectures").exists(a.name, version) is True
 
 
-def _backends(flags: Flags, env: dict[str, str], version: Version) -> set[str]:
+def all2all_backends(flags: Flags, env: dict[str, str], version: Version) -> set[str]:
     """The backend; two where the option and its variable say different things: which of them counts has changed (0.13,
     0.14 config/parallel.py __post_init__)."""
     told = {text for text in (flags.text(_OPTION), env.get(_VARIABLE)) if text}

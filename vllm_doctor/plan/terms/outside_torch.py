@@ -16,6 +16,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.calibration import Cell, Fit, cells, split_starts
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.terms.deepep import exchanged
 from vllm_doctor.plan.terms.matrices import padded_vocab
 
 GIB = 1 << 30
@@ -43,11 +44,21 @@ _EAGER = 1.5
 _UNIFIED = Estimate(2.5, 2.2, 2.4)
 
 
+# How far DeepEP's buffers may be larger: the symmetric heap in which they lie is rounded, and has its own book.
+_HEAP = 0.05
+
+
 def non_torch(
     a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None = None, *, last_stage: bool = True
 ) -> Estimate:
-    """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB, as published
-    starts of its kind show it (calibration/outside_torch.json). `total_gib` is the card's memory."""
+    """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB. `total_gib` is the
+    card's memory."""
+    grown, more = _grown(a, s, gpu, total_gib, last_stage=last_stage), exchanged(a, s)
+    return replace(grown, gib=grown.gib + more, above=grown.above + _HEAP * more)
+
+
+def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, *, last_stage: bool) -> Estimate:
+    """As published starts of its kind show it (calibration/outside_torch.json)."""
     kept = persistent(a, s) if s.does.measures_consumed and last_stage else 0.0
     if gpu is not None and gpu.unified:
         return Estimate(_UNIFIED.gib + kept, _UNIFIED.below, _UNIFIED.above)
