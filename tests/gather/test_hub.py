@@ -14,6 +14,7 @@ import pytest
 
 from tests.doctor import command
 from tests.plan.models import LLAMA_8B
+from tests.plan.test_activation import QWEN2_VL
 
 pytest.importorskip("huggingface_hub")
 
@@ -94,6 +95,18 @@ def test_what_was_fetched_is_there_without_the_hub(hub, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert plan("acme/chat").returncode == 0
     assert not hub.asked
+
+
+def test_of_a_model_that_takes_images_the_preprocessor_is_asked_for_too(hub, monkeypatch):
+    routes = {name: f"/acme/{name}/resolve/main/preprocessor_config.json" for name in ("chat", "seer")}
+    monkeypatch.setitem(hub.files, "/acme/seer/resolve/main/config.json", json.dumps(QWEN2_VL).encode())
+    monkeypatch.setitem(hub.files, routes["seer"], b'{"max_pixels": 784}')
+    seen = "activation" in plan("acme/seer", "--explain").stdout
+    plan("acme/chat")
+    asked = {line.partition(" ")[2] for line in hub.asked}
+    assert seen
+    assert routes["seer"] in asked
+    assert routes["chat"] not in asked
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,7 @@ def test_a_device_whose_name_does_not_say_its_memory_is_asked_for_it(ask):
     code, out = ask("--gpu", "Strix Halo")
     assert (code, "does not say its memory" in out) == (Exit.USAGE, True)
     assert elsewhere("Strix Halo", 96.0).total_gib == 96.0
+    assert elsewhere("AMD Radeon 8060S", 96.0).name == elsewhere("Radeon 8060S").name == "AMD Ryzen AI Max+ 395"
 
 
 def test_no_card_of_nvidia_s_is_taken_for_another_maker_s():

@@ -1,4 +1,4 @@
-"""What a hub says of a model: its config.json and, where it has one, the index of its weights.
+"""What a hub says of a model: its config.json and, where it has them, the index of its weights and its preprocessor.
 
 huggingface_hub fetches them, where it is installed (`pip install 'vllm-host-doctor[hub]'`): into its own cache, from
 $HF_ENDPOINT, with the user's own token, and from the cache alone where $HF_HUB_OFFLINE is set.
@@ -18,6 +18,8 @@ from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Unknown
 
 CONFIG, INDEX = "config.json", "model.safetensors.index.json"
+PREPROCESSOR = "preprocessor_config.json"
+_SEES = b'"vision_config"'  # in the config of a model that takes images
 _GIVEN = "--model-config config.json"
 _ELSEWHERE = f"HF_ENDPOINT names another hub, HTTPS_PROXY the way to it; or {_GIVEN}"
 _SECONDS, _PATIENCE_S = 5.0, 12.0
@@ -27,7 +29,7 @@ _MOST = 32 << 20  # bytes; as of any config.json (plan/model/config_json.py)
 
 def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     """The file config.json of a model's revision (None: its main one), in the hub's cache on this host; the index of
-    the weights lies beside it where the model has one."""
+    the weights and, of a model that takes images, its preprocessor lie beside it where the model has them."""
     try:
         from huggingface_hub import errors, hf_hub_download
     except ImportError:
@@ -60,6 +62,10 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     # Of one file, or of another format: the weights follow from the configuration.
     with suppress(*refused, OSError, ValueError), _no_larger():
         Task(lambda: fetched(INDEX)).within(_PATIENCE_S, None)
+    # How large an image may be decides what the profile of an encoder takes.
+    with suppress(*refused, OSError, ValueError), _no_larger():
+        if _SEES in file.read_bytes():
+            Task(lambda: fetched(PREPROCESSOR)).within(_PATIENCE_S, None)
     return Known(file, str(file))
 
 

@@ -133,7 +133,8 @@ def elsewhere(name: str, memory_gib: float | None = None) -> Card | None:
     key = re.sub(r"\b\d+gb\b", "", _key(name)).strip()
     brands = [brand for maker in _accelerators()["makers"] for brand in maker["brands"]]
     short = {k.removeprefix(f"{brand} "): card for k, card in _others().items() for brand in brands if brand in k}
-    card = _others().get(key) or short.get(key) or short.get(key.removeprefix("amd ").removeprefix("intel "))
+    bare = key.removeprefix("amd ").removeprefix("intel ")
+    card = next((kind[word] for kind in (_others(), short) for word in (key, bare) if word in kind), None)
     return card if card is None or memory_gib is None else replace(card, total_gib=memory_gib)
 
 

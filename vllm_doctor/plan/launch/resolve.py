@@ -29,6 +29,7 @@ from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partitio
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.largest_image import most_pixels
 from vllm_doctor.plan.model.quantization import gguf_bits
 
 
@@ -251,7 +252,7 @@ def resolve(  # noqa: PLR0917
         language_only=flags.on("language-model-only", default=False),
         image_limit=_limit(mm.get("image")),
         video_limit=_limit(mm.get("video")),
-        image_pixels=_pixels(flags.object("mm-processor-kwargs")),
+        image_pixels=most_pixels(flags.object("mm-processor-kwargs")),
         backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
         pooling=pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
@@ -321,14 +322,6 @@ def _limit(value: object) -> int | None:
     if isinstance(value, dict):
         value = value.get("count")
     return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _pixels(kwargs: Mapping[str, object]) -> int | None:
-    """The largest image that --mm-processor-kwargs allows, in pixels (qwen2_vl.py
-    get_image_size_with_most_features)."""
-    size = kwargs.get("size")
-    value = kwargs.get("max_pixels", size.get("longest_edge") if isinstance(size, dict) else None)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _expandable(env: dict[str, str]) -> bool:

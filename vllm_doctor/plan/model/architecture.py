@@ -75,6 +75,7 @@ class Vision(msgspec.Struct, frozen=True):
     image_size: int
     kind: str
     deepstack: int = 0
+    pixels: int | None = None  # of the largest image, where the checkpoint's preprocessor is known
 
 
 class Attention(msgspec.Struct, frozen=True):

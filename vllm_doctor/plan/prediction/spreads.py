@@ -19,7 +19,13 @@ from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB
 
 GIB = 1 << 30
 # How far the activations of 0.20 and later may be off, in GiB and as a share. Fitted: 28 starts of 0.20 to 0.30.
-RECENT, RECENT_SHARE, DRAFTS = 0.15, 0.06, 0.8
+RECENT, RECENT_SHARE = 0.15, 0.06
+# How much more they may be off beside a drafter, in GiB: a model of its own brings buffers that its config does not
+# show (v1/spec_decode), the model's own layers of multi-token prediction are one more layer over the same step (twelve
+# starts of 0.20 to 0.27: 0.01 to 0.36 GiB off in all), and what looks drafts up in the prompt has no tensors.
+DRAFTER, OWN_LAYERS = 0.8, 0.1
+_WITHOUT_TENSORS = frozenset({None, "ngram", "suffix"})
+_LIKE_ITSELF = _WITHOUT_TENSORS | {"mtp"}
 # How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
 ADAPTERS = 0.25
 
@@ -42,7 +48,7 @@ _TOLD_BY = {
 }
 
 _ON_HOST = "a log of any start on this host"
-_ITEMS = "the largest image that preprocessor_config.json allows, as max_pixels of --mm-processor-kwargs"
+_ITEMS = "the largest image: preprocessor_config.json beside config.json, or max_pixels of --mm-processor-kwargs"
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -78,6 +84,13 @@ def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
     return below, sqrt(sum(x.above**2 for x in free)) + sum(x.above for x in whole)
 
 
+def _beside_drafts(s: Settings) -> float:
+    """GiB by which drafting may move the activations further."""
+    if s.speculative in _WITHOUT_TENSORS:
+        return 0.0
+    return OWN_LAYERS if s.speculative == "mtp" else DRAFTER
+
+
 def spreads_of(  # noqa: PLR0917
     a: Architecture,
     s: Settings,
@@ -105,14 +118,14 @@ def spreads_of(  # noqa: PLR0917
         encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
         # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
         recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
-        if recent and s.speculative:
-            recent += DRAFTS
+        if recent:
+            recent += _beside_drafts(s)
         step = (
             0.03
             + 0.02 * peak
             + recent
             + (0.1 * peak if a.moe is not None else 0.0)
-            + (0.15 * peak if s.speculative else 0.0)
+            + (0.15 * peak if s.speculative not in _LIKE_ITSELF else 0.0)
         )
         if s.loras:
             step += ADAPTERS
@@ -123,6 +136,7 @@ def spreads_of(  # noqa: PLR0917
             a.vision is not None
             and "qwen" in a.vision.kind
             and s.image_pixels is None
+            and a.vision.pixels is None
             and act.winner == "vision encoder"
         ):
             # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch

@@ -29,6 +29,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.config_json import Section, checkpoint_bytes, read_config
 from vllm_doctor.plan.model.describe import describe
+from vllm_doctor.plan.model.largest_image import with_largest_image
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import predict, stages
@@ -272,6 +273,7 @@ def planner(q: Question) -> Planner:
     )
     line = parse_launch(list(q.launch), version)
     arch = describe(_overridden(read_config(Path(q.config)), line))
+    arch = with_largest_image(arch, Path(q.config), line.model)
     notes = [*q.assumed, *arch.doubts]
     if version > newest_known():
         notes.append(

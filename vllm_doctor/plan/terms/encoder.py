@@ -7,6 +7,7 @@ import msgspec
 
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Vision
+from vllm_doctor.plan.model.largest_image import QWEN_IMAGE
 from vllm_doctor.plan.model.seen_items import asks_limits, takes_videos
 from vllm_doctor.plan.terms.term import Term
 
@@ -101,8 +102,6 @@ def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
     return s.batched if s.batched // item <= brought else brought * item
 
 
-# 12845056 pixels in 28-pixel merged patches (Qwen2-VL), 16777216 in 32-pixel ones (Qwen3-VL): 16384 tokens each.
-QWEN_IMAGE = 16384
 # A video of the most frames at Qwen3-VL's smallest frame, as the log of 0.11.0 states it ("budget of 153600 tokens").
 QWEN3_VIDEO = 153_600
 
@@ -123,9 +122,8 @@ def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
 
 
 def _image_tokens(v: Vision, s: Settings) -> int:
-    if s.image_pixels is None:
-        return QWEN_IMAGE
-    return max(1, min(QWEN_IMAGE, s.image_pixels // (v.patch * v.merge) ** 2))
+    pixels = s.image_pixels or v.pixels
+    return QWEN_IMAGE if pixels is None else max(1, min(QWEN_IMAGE, pixels // (v.patch * v.merge) ** 2))
 
 
 def _qwen2_video(v: Vision, s: Settings) -> int:
