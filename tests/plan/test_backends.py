@@ -104,3 +104,39 @@ def test_sinks_are_asked_of_every_backend(refused):
 @pytest.mark.parametrize("version", ["0.9.2", "0.11.0"])
 def test_before_backends_answered_nothing_is_asked(refused, version):
     assert refused("--block-size 8", version=version) == []
+
+
+EXPERTS = {
+    **LLAMA_8B,
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "model_type": "qwen3_moe",
+    "num_experts": 64,
+    "num_experts_per_tok": 8,
+    "moe_intermediate_size": 1024,
+}
+FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
+NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+
+
+@pytest.mark.parametrize(
+    ("quantized", "asked", "version", "taken"),
+    [
+        (FP8, "deep_gemm", "0.33.0", True),
+        (FP8, "flashinfer_cutedsl", "0.33.0", False),
+        (NVFP4, "flashinfer_cutedsl", "0.33.0", True),
+        (NVFP4, "triton", "0.33.0", False),
+        (None, "triton", "0.33.0", True),
+        (None, "cutlass", "0.33.0", False),
+        (None, "marlin", "0.33.0", True),  # for experts that are packed: the others are left to the release
+        (None, "marlin", "0.20.2", False),
+        (FP8, "auto", "0.33.0", True),
+    ],
+)
+def test_kernels_of_experts_are_asked_of_the_experts_format(refused, quantized, asked, version, taken):
+    config = {**EXPERTS, **({"quantization_config": quantized} if quantized else {})}
+    told = refused(f"--moe-backend {asked}", config=config, gpu="H200", version=version)
+    assert [one.partition(":")[0] for one in told] == ([] if taken else ["--moe-backend"])
+
+
+def test_a_model_without_experts_is_not_asked_for_theirs(refused):
+    assert refused("--moe-backend cutlass") == []

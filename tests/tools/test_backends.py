@@ -4,7 +4,7 @@ import ast
 from textwrap import dedent
 
 import pytest
-from releases import backends
+from releases import backends, kernels
 from releases.wheel import Wheel
 
 BASE = """
@@ -155,3 +155,24 @@ def test_the_order_stands_under_its_condition_and_names_what_may_be_left_out():
 )
 def test_what_can_never_be_false_refuses_nothing(text, can):
     assert backends.fails(ast.parse(text, mode="eval").body) is can
+
+
+def test_the_kernels_of_a_format_are_those_that_are_looked_up_or_left_alone():
+    oracle = """
+        def map_unquantized_backend(runner_backend):
+            mapping = {"triton": Kind.TRITON, "cutlass": Kind.CUTLASS}
+            if backend := mapping.get(runner_backend):
+                return backend
+            raise ValueError("none")
+        def select(config):
+            runner_backend = config.moe_backend
+            if runner_backend not in ["auto", "marlin"]:
+                return map_unquantized_backend(runner_backend)
+    """
+    folder = "vllm/model_executor/layers/fused_moe/oracle"
+    files = {
+        f"{folder}/unquantized.py": dedent(oracle),
+        f"{folder}/fp8.py": "def map_fp8_backend(name):\n    return name\n",
+    }
+    found = kernels.read(Wheel("vllm", "0.24.0", files, {}))["moe_by_format"]
+    assert found == {"unquantized": {"names": ["auto", "cutlass", "marlin", "triton"]}}  # of fp8 nothing is refused

@@ -18,10 +18,11 @@ _CLASSES = {
     "AttentionBackendEnum": "attention",
     "CompilationConfig": "compilation",
 }
-TABLES = ("attention", "attention_order", "compilation", "linear", "moe", "pass_config")
+TABLES = ("attention", "attention_order", "compilation", "linear", "moe", "moe_by_format", "pass_config")
 # Of other makers' devices, which a launch on CUDA is never given.
 _ELSEWHERE = ("ROCM", "XPU", "CPU", "AMX")
 _TYPES = {"MoEBackend": "moe", "LinearBackend": "linear"}
+_ORACLES, _FORMATS = "vllm/model_executor/layers/fused_moe/oracle", ("fp8", "nvfp4", "unquantized")
 _FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer|registry|backends/registry))\.py"
 
 
@@ -44,6 +45,7 @@ def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
         if takes:
             made["attention"][name]["takes"] = takes
     made["attention_order"] = backends.order(wheel)
+    made["moe_by_format"] = dict(_by_format(wheel))
     return {table: {name: made[table][name] for name in sorted(made[table])} for table in made}
 
 
@@ -58,6 +60,29 @@ def _found(module: ast.Module) -> Iterator[tuple[str, str, object]]:
             for literal in ast.walk(value) if name in _TYPES and value is not None else ():
                 if isinstance(literal, ast.Constant) and isinstance(literal.value, str):
                     yield _TYPES[name], literal.value, None
+
+
+def _by_format(wheel: Wheel) -> Iterator[tuple[str, dict[str, object]]]:
+    """Format of experts → the names of --moe-backend that its `map_fp8_backend` and the like take; of any other they
+    raise. A name that the choice leaves to itself (`runner_backend not in ["auto", "humming"]`) is among them."""
+    for path in wheel.paths(rf"{_ORACLES}/({'|'.join(_FORMATS)})\.py"):
+        form = path.rpartition("/")[2].removesuffix(".py")
+        for node in wheel.tree(path).body:
+            if isinstance(node, ast.FunctionDef) and node.name == f"map_{form}_backend":
+                tables = [value for _, value in assigned(node.body) if isinstance(value, ast.Dict)]
+                names = {key.value for table in tables for key in table.keys if isinstance(key, ast.Constant)}
+                if len(tables) == 1 and len(names) == len(tables[0].keys) and isinstance(node.body[-1], ast.Raise):
+                    yield form, {"names": sorted({*map(str, names), *_left(wheel.tree(path))})}
+
+
+def _left(module: ast.Module) -> Iterator[str]:
+    """The names that a choice does not look up."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Compare(left=ast.Name(id="runner_backend"), ops=[ast.NotIn()], comparators=[others]):
+                yield from (
+                    n.value for n in ast.walk(others) if isinstance(n, ast.Constant) and isinstance(n.value, str)
+                )
 
 
 def _capability(wheel: Wheel, where: str) -> str | None:

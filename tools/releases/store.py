@@ -26,6 +26,7 @@ SECTIONS = (
     "compilation",
     "linear",
     "moe",
+    "moe_by_format",
     "pass_config",
     "quantizations",
     "schemes",

@@ -254,6 +254,7 @@ def resolve(  # noqa: PLR0917
         video_limit=_limit(mm.get("video")),
         image_pixels=most_pixels(flags.object("mm-processor-kwargs")),
         backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
+        moe_backend=_kernels_of_experts(flags),
         pooling=pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
@@ -327,3 +328,10 @@ def _limit(value: object) -> int | None:
 def _expandable(env: dict[str, str]) -> bool:
     """Does torch's allocator grow its segments?"""
     return "expandable_segments:true" in allocator_settings(env).lower().replace(" ", "")
+
+
+def _kernels_of_experts(flags: Flags) -> str | None:
+    """--moe-backend as vLLM reads it (config/kernel.py: small letters, and no hyphens); None where it chooses."""
+    asked = flags.text("moe-backend") or flags.object("kernel-config").get("moe_backend")
+    name = asked.lower().replace("-", "_") if isinstance(asked, str) else "auto"
+    return None if name == "auto" else name

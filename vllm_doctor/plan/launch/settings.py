@@ -63,6 +63,7 @@ class Settings(msgspec.Struct, frozen=True):
     video_limit: int | None = None
     image_pixels: int | None = None
     backend: str | None = None
+    moe_backend: str | None = None  # kernels of experts, where some are asked for
     pooling: bool = False
     loras: int = 0
     lora_rank: int = 16

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.knowledge.generations import BLACKWELL, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -21,6 +22,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     12.x, where the compiled kernel is of 10.0 alone and Marlin, which would do, stands back because the card multiplies
     four bits."""
     yield from _for_few_tokens(a, s)
+    yield from _asked(a, s)
     if gpu is None or gpu.capability is None or a.moe is None:
         return
     if _without_gate(a, s) and int(gpu.capability) not in _FLASHINFER:
@@ -43,6 +45,33 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             f"NVFP4 experts on {gpu.name}, compute capability {gpu.capability}",
             f"vLLM 0.13.0 or later, whose kernel of grouped matrices has code for it; that of {s.version} has code for "
             f"10.0 alone",
+        )
+
+
+# Models whose experts run in a kernel of their own where one is asked for (models/deepseek_v4, kimi_k3).
+_OWN = frozenset({"deepseek_v4", "kimi_k3"})
+_FLOATS = frozenset({"fp8", "compressed-tensors", "modelopt"})
+
+
+def _asked(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Kernels of experts that are asked for by name and that the experts' format has not (fused_moe/oracle/fp8.py
+    map_fp8_backend and its like, read from each wheel)."""
+    if a.moe is None or s.moe_backend is None or a.model_type in _OWN:
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    form = fmt.choose(f"{a.text_prefix}.layers.{min(a.moe.layers, default=0)}.mlp.experts.0.up_proj", True)
+    kind = ""
+    if a.quantization is None and s.quantization is None and s.gguf is None and not s.loras:
+        kind = "unquantized"
+    elif fmt.name in _FLOATS:
+        kind = "nvfp4" if form == NVFP4 else "fp8" if form.name == "fp8" else ""
+    table = history("kernels", "moe_by_format")
+    listed = table.value(kind, s.version).get("names") if kind and table.exists(kind, s.version) else None
+    if isinstance(listed, list) and s.moe_backend not in listed:
+        names = ", ".join(name for name in map(str, listed) if name != "auto")
+        words = {"unquantized": "that are not quantized", "fp8": "in fp8", "nvfp4": "in NVFP4"}[kind]
+        yield Refusal(
+            "--moe-backend", s.moe_backend, f"auto, or one of {names}: {s.version} has it not for experts {words}"
         )
 
 
