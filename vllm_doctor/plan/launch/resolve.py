@@ -332,6 +332,10 @@ def _expandable(env: dict[str, str]) -> bool:
 
 def _kernels_of_experts(flags: Flags) -> str | None:
     """--moe-backend as vLLM reads it (config/kernel.py: small letters, and no hyphens); None where it chooses."""
-    asked = flags.text("moe-backend") or flags.object("kernel-config").get("moe_backend")
+    try:
+        held = flags.object("kernel-config")
+    except SettingError:
+        held = {}  # it is refused for its form
+    asked = flags.text("moe-backend") or held.get("moe_backend")
     name = asked.lower().replace("-", "_") if isinstance(asked, str) else "auto"
     return None if name == "auto" else name
