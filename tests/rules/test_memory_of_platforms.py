@@ -367,3 +367,28 @@ def test_a_small_share_is_not_to_blame_where_the_model_is_larger_than_the_card()
 def test_what_stands_below_the_refusal_says_memory_alone(tail: str) -> None:
     found = _all(tail)[0]
     assert (found.code, found.cause.value) == ("VD208", "utilization-too-high")
+
+
+def _weights(*before: str) -> Finding:
+    calls = (
+        *_call("vllm/v1/worker/gpu_model_runner.py", "load_model", "self.model = model_loader.load_model("),
+        *_call("vllm/model_executor/models/llama.py", "__init__", "self.mlp = LlamaMLP("),
+    )
+    oom = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 "
+        "GiB of which 0.50 GiB is free. Including non-PyTorch memory, this process has 23.50 GiB memory in use. Of the "
+        "allocated memory 23.00 GiB is allocated by PyTorch, and 12.31 MiB is reserved by PyTorch but unallocated."
+    )
+    return _all(*before, TRACE, *calls, oom)[0]
+
+
+def test_more_is_offloaded_by_what_lay_on_the_card_beside_what_fits_it() -> None:
+    found = _weights("vllm serve acme/Chat-70B --gpu-memory-utilization 0.9 --cpu-offload-gb 44")
+    # 23 + 1 GiB lay on the card; 0.9 × 24 × 0.8 = 17.28 fit it.
+    assert (found.code, _by_name(found)["cpu-offload-gb"].after) == ("VD110", 51)
+
+
+def test_nothing_is_offloaded_to_memory_that_the_card_shares() -> None:
+    own = _by_name(_weights("vllm serve acme/Chat-70B"))
+    shared = _by_name(_weights("vllm serve acme/Chat-70B", "GPU models and configuration: GPU 0: NVIDIA GB10"))
+    assert ("cpu-offload-gb" in own, "cpu-offload-gb" in shared) == (True, False)

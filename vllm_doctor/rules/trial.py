@@ -14,6 +14,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs, platform
 from vllm_doctor.rules.gates.kv_cache import cpu_by_share, on_cpu, serves_nobody, too_small
+from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.ledger import Ledger, ledger
 from vllm_doctor.rules.remedies.step import sequences
 
@@ -84,6 +85,8 @@ def _possible(case: Case, change: Change) -> bool:
         return False
     if change.name == "quantization" and change.direction is Direction.ADD and device in _NO_FP8:
         return False
+    if change.name in _MAPPED and change.direction is not Direction.LOWER and shares_memory(case):
+        return False  # the host's memory is the card's
     if change.name in _MAPPED and run is not None and run.first("not-pinned") is not None:
         return False
     if change.before is None and case.version is None and change.direction is Direction.LOWER:

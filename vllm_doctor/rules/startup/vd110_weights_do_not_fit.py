@@ -1,5 +1,7 @@
 """VD110: the weights do not fit the card."""
 
+import math
+
 from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, USUAL_UTILIZATION
 from vllm_doctor.log.match import first, says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -12,7 +14,7 @@ from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.weights import lighter
+from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Graphs and run-time buffers go a little beyond the budget; this is more than they do.
@@ -29,6 +31,10 @@ _START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
 
 # Devices whose memory is not mapped from the host: vLLM's offload of weights needs CUDA or ROCm.
 _NO_OFFLOAD = frozenset({"device-oom-xla", "device-oom-neuron", "device-oom-habana"})
+
+
+# Of what is offloaded already, where nothing says how much lay on the card.
+_QUARTER = 0.25
 
 
 def judge(case: Case) -> Outcome:
@@ -68,7 +74,7 @@ def judge(case: Case) -> Outcome:
             set_flag(
                 case,
                 "cpu-offload-gb",
-                _offload(case),
+                _offload(case, oom),
                 Direction.RAISE,
                 "keeps this many GiB of weights in host memory; every step then waits for transfers over PCIe"
                 + _beside_v1_runner(case),
@@ -173,7 +179,12 @@ def _held_by_arguments(oom: Oom) -> bool:
     return used is not None and handed is not None and float(handed["size"]) > float(used["limit"])
 
 
-def _offload(case: Case) -> int:
+def _offload(case: Case, oom: Oom) -> int:
+    now, torch, room = case.number("cpu-offload-gb"), oom.torch, weights_that_fit(case)
+    if now:
+        # More than is offloaded already: by what lay on the card, beside what fits it; more weights may have followed.
+        over = (torch.allocated + torch.asked) / GIB - room if torch and torch.allocated and room else now * _QUARTER
+        return math.ceil(now + max(over, 1.0))
     run = case.run
     whole, total = (run.number("checkpoint-size", "size") if run is not None else None), case.total_gib
     if whole is None or total is None:

@@ -32,7 +32,7 @@ def judge(case: Case) -> Outcome:
         return (
             _on_cpu(case, fraction)
             if cpu_by_share(case)
-            else Clear("the CPU build of this release has a size of its own")
+            else Clear("the CPU build of this release does not read gpu_memory_utilization")
         )
     weights, total = case.weights_gib, case.total_gib
     if weights is not None and total is not None and weights > 0.8 * total:
