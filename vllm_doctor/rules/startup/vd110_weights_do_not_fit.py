@@ -180,16 +180,16 @@ def _held_by_arguments(oom: Oom) -> bool:
 
 
 def _offload(case: Case, oom: Oom) -> int:
-    now, torch, room = case.number("cpu-offload-gb"), oom.torch, weights_that_fit(case)
-    if now:
-        # More than is offloaded already: by what lay on the card, beside what fits it; more weights may have followed.
-        over = (torch.allocated + torch.asked) / GIB - room if torch and torch.allocated and room else now * _QUARTER
-        return math.ceil(now + max(over, 1.0))
     run = case.run
     whole, total = (run.number("checkpoint-size", "size") if run is not None else None), case.total_gib
-    if whole is None or total is None:
-        return 10
-    return max(10, round(whole / (case.count("tensor-parallel-size") or 1) - 0.7 * total))
+    parts = case.count("tensor-parallel-size") or 1
+    least = max(10, round(whole / parts - 0.7 * total)) if whole is not None and total is not None else 10
+    now, torch, room = case.number("cpu-offload-gb"), oom.torch, weights_that_fit(case)
+    if not now:
+        return least
+    # More than is offloaded already: by what lay on the card, beside what fits it; more weights may have followed.
+    over = (torch.allocated + torch.asked) / GIB - room if torch and torch.allocated and room else now * _QUARTER
+    return max(least, math.ceil(now + max(over, 1.0)))
 
 
 def _beside_v1_runner(case: Case) -> str:
