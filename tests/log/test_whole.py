@@ -120,3 +120,16 @@ def test_a_notebook_is_what_its_cells_printed_and_raised() -> None:
     shown = {"output_type": "execute_result", "data": {"text/plain": ["42"]}}
     read = split(_notebook(printed, at_once, raised, shown))
     assert read.splitlines() == [*HEALTHY, "one", "two", "head", "body", "KeyError: 'a'"]
+
+
+@pytest.mark.parametrize("head", ["timestamp,message\n", ""])
+def test_a_table_that_a_log_service_gave_out_is_read_as_what_its_rows_say(head: str) -> None:
+    said = ["INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.11.0", *HEALTHY]
+    quoted = ['said "no", twice', "plain"]
+    rows = [f"{1700000000000 + at},#033[36m(APIServer pid=1)#033[0;0m {line}#015" for at, line in enumerate(said)]
+    rows += [f'{1700000001000},"{line.replace(chr(34), 2 * chr(34))}"' for line in quoted]
+    read = split(head + "\n".join(rows) + "\n").splitlines()
+    assert [line for line in read if line.strip()] == [
+        *(f"\x1b[36m(APIServer pid=1)\x1b[0;0m {line}" for line in said),
+        *quoted,
+    ]

@@ -65,7 +65,7 @@ def test_it_says_what_to_do_in_words(code: str, row: MessageRow) -> None:
 
 def test_what_a_rule_reads_follows_from_its_answers() -> None:
     assert loaded("VD517").reads == {Signal.LOG}
-    assert loaded("VD516").reads == {Signal.LOG, Signal.VERSION}
+    assert loaded("VD516").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION}
     assert loaded("VD512").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION}
     assert loaded("VD520").reads == {Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}
 

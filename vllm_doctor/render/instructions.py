@@ -117,6 +117,7 @@ _DEEDS = {
     "client-stream": "ask without streaming",
     "npu-log": "read the NPU's own log of that minute",
     "npu-links": "repair the links between the NPUs",
+    "xpu-links": "repair the peer access between the cards",
     "local-copy": "keep the files on a local disk",
     "LimitNOFILE": "raise the limit of open files (LimitNOFILE)",
     "read-only": "use a writable folder",

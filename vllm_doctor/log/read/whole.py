@@ -23,6 +23,10 @@ _HEAD = re.compile(
 # What a page sets around a pasted log.
 _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
+# What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
+_OCTAL = re.compile(r"#(011|015|033)")
+# A row of a table that a log service gives out: when, in seconds or milliseconds, and what was said.
+_ROW = re.compile(r"\d{10,19},")
 # Deeper than any answer of a log service.
 _DEEP = 40
 
@@ -33,6 +37,9 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
+    if "#033[" in text:
+        text = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
+    text = _rows(text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:
@@ -45,6 +52,19 @@ def split(text: str) -> str:
     if "ERROR " in text:
         text = "\n".join(_apart(line) if line.count("ERROR ") > 1 else line for line in text.split("\n"))
     return text
+
+
+def _rows(text: str) -> str:
+    """What the rows of a table say (CSV, RFC 4180), each in its line; the same text where it is none."""
+    head, *rest = text.split("\n")
+    rows = [*rest] if _ROW.match(head) is None else [head, *rest]
+    told = [row for row in rows if row.strip()]
+    if len(told) < _FEW or any(_ROW.match(row) is None for row in told):
+        return text
+    said = (row.partition(",")[2].strip() for row in rows)
+    quoted = '"'
+    lines = (one[1:-1].replace('""', quoted) if len(one) > 1 and one[0] == one[-1] == quoted else one for one in said)
+    return "\n".join((*([""] if len(rows) == len(rest) else ()), *lines))
 
 
 def _apart(line: str) -> str:

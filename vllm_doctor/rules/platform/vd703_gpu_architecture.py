@@ -15,6 +15,7 @@ from vllm_doctor.rules.gates.rocm import least_capability
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
+from vllm_doctor.rules.remedies.layer import off
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
@@ -82,8 +83,8 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(
             _other_card(case, fault) if fault.ids & _CARD else None,
-            *(_ptxas(case) if "arch-ptxas" in fault.ids else ()),
-            _triton(case) if "kernel-image-invalid" in fault.ids else None,
+            *(_ptxas(case, fault) if "arch-ptxas" in fault.ids else ()),
+            *(_image(case, fault) if "kernel-image-invalid" in fault.ids else ()),
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case) if fault.ids & _CARD else _build(case),
@@ -129,14 +130,22 @@ def _other_card(case: Case, fault: Fault) -> Change | None:
     return environment("CUDA_VISIBLE_DEVICES", Direction.SET, why, command=command, before=case.env(_VISIBLE))
 
 
-def _ptxas(case: Case) -> tuple[Change | None, ...]:
+def _image(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """Off with the component whose own compiled code it is; where none is named, Triton's may be made for another."""
+    return off(case, fault) or (_triton(case),)
+
+
+def _ptxas(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Triton brings its own ptxas, and takes another one from a variable: newer ones name Blackwell's apart."""
     why = "Triton's own ptxas is older than this card; the ptxas of a newer CUDA toolkit compiles for the card"
     command = "/usr/local/cuda/bin/ptxas --help | grep -o 'sm_1[0-9]*' | sort -u   # CUDA 13 knows sm_103, 110 and 121"
     newer = "Triton releases with a separate ptxas for Blackwell read this name"
+    blackwell = "TRITON_PTXAS_BLACKWELL_PATH"
+    if fault.fields("arch-ptxas").get("newer"):
+        return (environment(blackwell, Direction.SET, why, to=_PTXAS, command=command), _triton(case))
     return (
         environment("TRITON_PTXAS_PATH", Direction.SET, why, to=_PTXAS, command=command),
-        environment("TRITON_PTXAS_BLACKWELL_PATH", Direction.SET, newer, to=_PTXAS),
+        environment(blackwell, Direction.SET, newer, to=_PTXAS),
         _triton(case),
     )
 

@@ -15,6 +15,7 @@ _IDS = (
     "nvml-unknown",
     "driver-silent",
     "no-gpus",
+    "no-gpus-counted",
     "image-without-gpu",
     "no-device-detected",
     "cuda-init-failed",
@@ -39,6 +40,8 @@ def judge(case: Case) -> Outcome:
         RULE,
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
         severity=severity(case, fault),
+        # the number of GPUs is what was divided by, and the line does not say so
+        confidence=Confidence.LIKELY if "no-gpus-counted" in fault.ids else Confidence.CONFIRMED,
         evidence=(*shown(case, fault, *_IDS), *managed),
         changes=(
             other,
@@ -69,7 +72,7 @@ def judge(case: Case) -> Outcome:
                 "nvidia.com/gpu in a pod; the host needs a driver that the image supports",
                 command="nvidia-smi; docker run --rm --gpus all ubuntu nvidia-smi -L",
             )
-            if "image-without-gpu" in fault.ids
+            if fault.ids & {"image-without-gpu", "no-gpus-counted"}
             else None,
             thing(
                 ChangeKind.OS,

@@ -162,7 +162,9 @@ def component(case: Case, fault: Fault) -> str:
 
 
 def _switches(case: Case, fault: Fault) -> tuple[ComponentSwitch, ...]:
-    files = (*called(case, fault), *spoken_last(case, fault))
+    # a library of C++ that names its own source line in what it raises was called last
+    source = ("/deep_gemm/",) if says(text(case, fault), "source-deep-gemm") else ()
+    files = (*called(case, fault), *spoken_last(case, fault), *source)
     return switches_of(files, text(case, fault)) if _of_the_release(fault) else ()
 
 
