@@ -18,7 +18,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from host_image import SUITES, ensure_image, remove_images
+from host_image import PYTHON, SUITES, ensure_image, remove_images
 from podman import CACHE, PODMAN, PREFIX, REPO, TOOLS, HostError, locked, podman, say
 from ready_image import EXTRA_CAS, ensure_installed_image, installed_name
 
@@ -66,7 +66,10 @@ def run_arguments(group: str, host: str | None, options: argparse.Namespace) -> 
     # Half of what a task costs on a host is Python compiling Ansible's modules, which come as source each time.
     arguments += ["--volume", f"{CACHE / 'compiled'}:/var/cache/vllm-doctor-compiled"]
     for file in sorted((TOOLS / "host_python").glob("*.p*")):
-        arguments += ["--volume", f"{file}:/usr/lib/python3/dist-packages/{file.name}:ro"]
+        # Python of a virtual environment reads this one alone; it is in place of Debian's own.
+        ours = file.name == "sitecustomize.py"
+        place = f"/etc/python{PYTHON[options.release]}" if ours else "/usr/lib/python3/dist-packages"
+        arguments += ["--volume", f"{file}:{place}/{file.name}:ro"]
     for folder in wheel_folders():
         arguments += ["--volume", f"{folder}:{folder}:ro"]
     for name, value in host_environment().items():

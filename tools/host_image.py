@@ -14,6 +14,7 @@ from podman import PODMAN, TOOLS, HostError, locked, podman, say
 
 SOURCES = TOOLS / "image"
 SUITES = {"12": "bookworm", "13": "trixie"}
+PYTHON = {"12": "3.11", "13": "3.13"}  # Debian's own
 
 
 def image_name(release: str) -> str:

@@ -6,7 +6,7 @@ time, a third of a task; entering the namespaces of a host that tools/host.py ma
 
 Ansible packs each module with all that it imports at its first use in a run, 0.3 s of processor time for one: runs of
 one checkout share what they packed, in a folder named after the code that is packed. They share what their templates
-are compiled to, too (tools/compiled_templates.py).
+are compiled to, too (tools/compiled_templates.py), and fork nothing for a task that asks no host (tools/unforked.py).
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ def share_packed(run: Path, packed: Path = PACKED) -> None:
         here.symlink_to(folder)
 
 
-def share_compiled() -> None:
-    """Let this process and its forks find what others compiled of templates, where a folder for that is named."""
+def begin(program: str) -> None:
+    """Let this process and its forks do less, by a program of tools/, in runs of tests."""
     if not os.environ.get("COMPILED_TEMPLATES"):
         return
-    spec = importlib.util.spec_from_file_location("compiled_templates", CHECKOUT / "tools" / "compiled_templates.py")
+    spec = importlib.util.spec_from_file_location(program, CHECKOUT / "tools" / f"{program}.py")
     if spec and spec.loader:
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
@@ -102,7 +102,8 @@ def share_compiled() -> None:
 
 # ansible-playbook reads every connection before its first task, in the process that all tasks are forked from.
 share_packed(Path(constants.DEFAULT_LOCAL_TMP))
-share_compiled()
+begin("compiled_templates")  # what others compiled of templates is found
+begin("unforked")  # what asks no host is done in the run itself
 
 
 def running(container: str) -> int | None:
