@@ -46,3 +46,10 @@ def test_a_length_with_a_suffix_is_taken_where_the_release_and_those_beside_one_
 def test_a_size_with_a_suffix_is_taken_by_each_release_that_reads_it(name: str, version: str) -> None:
     assert parser.value_complaint(name, "8k", as_version(version)) is None
     assert parser.value_complaint("max-num-seqs", "8k", as_version(version)) is not None
+
+
+@pytest.mark.parametrize("version", ["0.17.0", "0.23.0", "0.33.0"])
+def test_kernels_of_experts_are_read_in_any_letters_and_with_hyphens(version: str) -> None:
+    for value in ("flashinfer_cutlass", "FLASHINFER_CUTLASS", "flashinfer-cutlass"):
+        assert parser.value_complaint("moe-backend", value, as_version(version)) is None
+    assert parser.value_complaint("moe-backend", "flashinfer cutlass", as_version(version)) is not None

@@ -122,7 +122,8 @@ NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
     ("quantized", "asked", "version", "taken"),
     [
         (FP8, "deep_gemm", "0.33.0", True),
-        (FP8, "flashinfer_cutedsl", "0.33.0", False),
+        (FP8, "flashinfer-cutlass", "0.33.0", True),  # as vLLM reads it
+        (FP8, "FLASHINFER_CUTEDSL", "0.33.0", False),
         (NVFP4, "flashinfer_cutedsl", "0.33.0", True),
         (NVFP4, "triton", "0.33.0", False),
         (None, "triton", "0.33.0", True),

@@ -586,6 +586,12 @@ class AWQConfig:
         found = read.release(read_wheel(wheel(tmp_path, more=swapped)), release.sought())["messages"]
         assert not {"engine-process-died", "linear-kernel"} & set(found)
 
+    def test_an_option_that_is_read_in_other_letters_says_so(self, tmp_path: Path) -> None:
+        plain = read.release(read_wheel(wheel(tmp_path)), [], ["options"])["options"]["backend"]
+        text = ARG_UTILS.replace("lambda s: s.lower()", 'lambda s: s.lower().replace("-", "_")')
+        folded = read.release(read_wheel(wheel(tmp_path, more={"vllm/engine/arg_utils.py": text})), [], ["options"])
+        assert folded["options"]["backend"] == plain | {"folded": True}
+
     def test_the_defaults_of_a_test_have_one_order_whatever_python_makes_of_a_set(self, tmp_path: Path) -> None:
         keys = ["from_f", "from_e", "from_d", "from_c", "from_b", "from_a"]
         lines = ["class CacheConfig:", *(f"    {key}: bool = False" for key in keys), "    def __post_init__(self):"]

@@ -45,6 +45,7 @@ class Option:
     config: str = ""
     kind: str = ""  # what else a text must be: "json", "object", "braces" (JSON where braces stand around it), "pairs"
     keys: dict[str, bool] = field(default_factory=dict)  # of an object among pairs: key → must it be there
+    folded: bool = False  # it is read in small letters, with underscores for hyphens
     loaded: str = ""  # a name that is imported: what must stand in it (see loaded.py)
     said: dict[str, object] = field(default_factory=dict)  # its class's own bounds or names, see fields.py
 
@@ -63,6 +64,7 @@ class Option:
             "config": self.config,
             "kind": self.kind,
             "keys": self.keys,
+            "folded": self.folded,
             "loaded": self.loaded,
             **self.said,
         }
@@ -310,6 +312,7 @@ class _Reading:
                 objects = option.kind == "object"
                 option.type, option.optional = _type_of(value)
                 option.kind = _kind_of(value)
+                option.folded = value is not None and ast.unparse(value).endswith(".lower().replace('-', '_')")
                 if objects and option.kind == "json":
                     option.kind = "object"
             case "set", "action":

@@ -28,12 +28,14 @@ class OptionWords:
     """One option: `words` it takes (0, 1, "?" or "+"), its number type if any, and the values it allows (None: any).
 
     One that is `repeated` is given once for each item of its list (argparse's "append"); of others vLLM takes the last.
+    One that is `folded` is read in small letters, with underscores for hyphens.
     """
 
     words: int | str
     type: str = ""
     choices: tuple[str, ...] | None = None
     repeated: bool = False
+    folded: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ def _option(record: Record) -> OptionWords:
         whole = all(isinstance(c, int) for c in listed)
         choices = (*map(str, sorted(listed) if whole else sorted(map(str, listed))), *none)
     kind = "" if record.get("optional") is True else str(record.get("type", ""))
-    return OptionWords(words if isinstance(words, int | str) else 1, kind, choices, record.get("repeated") is True)
+    repeated, folded = record.get("repeated") is True, record.get("folded") is True
+    return OptionWords(words if isinstance(words, int | str) else 1, kind, choices, repeated, folded)
 
 
 @cache
@@ -161,7 +164,8 @@ def value_complaint(
     option = read.get(name) if read is not None else _between(name, version) or takes(name)
     if option is not None:
         choices = option.choices if read is not None else fact.choices if fact is not None else None
-        told = OptionWords(option.words, option.type, tuple(map(str, choices)) if choices is not None else None)
+        texts = tuple(map(str, choices)) if choices is not None else None
+        told = OptionWords(option.words, option.type, texts, folded=option.folded)
         listed: ParserValue = value.split(",") if option.words == "+" else value
         wrong = _mismatch(name, listed, told, f"--{name} {value}") if option.words != 0 else None
         if wrong is None and read is not None and version is not None:
@@ -268,7 +272,8 @@ def _mismatch(name: str, value: ParserValue, option: OptionWords, shown: str) ->
     if isinstance(value, bool) and option.words != "?":
         return Complaint(f"--{name} {value}".lower(), f"{name} takes a value", f"give {name} a value, or take it out")
     for one in value if isinstance(value, list | tuple) else [value]:
-        if option.choices is not None and str(one) not in option.choices:
+        spelled = str(one).lower().replace("-", "_") if option.folded else str(one)
+        if option.choices is not None and spelled not in option.choices:
             allowed = ", ".join(c for c in option.choices if c != "None")
             return Complaint(shown, f"one of {allowed}", f"choose one of these for {name}")
         if option.type and not _is_number(one, option.type):
