@@ -15,7 +15,7 @@ from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.compilation import with_passes_off
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.remedies.nccl_call import call_told, perhaps_one_gpu
+from vllm_doctor.rules.remedies.nccl_call import call_told
 from vllm_doctor.rules.remedies.rank_wait import between_hosts, network
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
@@ -104,7 +104,15 @@ def judge(case: Case) -> Outcome:
             )
             if not afar and ("nccl-system" in fault.ids or says(_why(fault) or "", "nccl-of-the-system"))
             else None,
-            *(perhaps_one_gpu(case) if not own and "usage" in (read("nccl-result", text(case, fault)) or ()) else ()),
+            environment(
+                "CUDA_VISIBLE_DEVICES",
+                Direction.CHANGE,
+                "most often two ranks of one communicator are on the same GPU: give each process, a trainer and its "
+                "server too, one that no other has",
+                command="nvidia-smi -L; nvidia-smi --query-compute-apps=pid,gpu_uuid --format=csv",
+            )
+            if not own and "usage" in (read("nccl-result", text(case, fault)) or ())
+            else None,
             environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
             if not own and not afar and "gloo" not in fault.ids
             else None,

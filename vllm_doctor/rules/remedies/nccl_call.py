@@ -72,11 +72,6 @@ def call_told(case: Case) -> NcclWarning | None:
     return NcclWarning(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
 
 
-def perhaps_one_gpu(case: Case) -> tuple[Change, ...]:
-    """For what NCCL calls an invalid usage, where its warning is not in the log."""
-    return _wanted(case, ("perhaps-one-gpu",))
-
-
 def _call_of(hit: Hit) -> NcclCall | None:
     file, words = hit.fields.get("file", ""), hit.fields["words"]
     return next((c for c in nccl_calls().calls if _in(c, file) and says(words, c.message)), None)
