@@ -59,3 +59,29 @@ def test_adapters_that_end_the_start_are_refused_in_the_releases_that_were_read(
 def test_a_row_ends_after_it_begins_and_names_where_it_was_read(row):
     assert as_version(row.since) < as_version(row.until)
     assert ".py" in row.source
+
+
+@pytest.mark.parametrize(
+    ("architecture", "words", "version", "flags", "ends"),
+    [
+        ("LlamaForCausalLM", 128256, "0.3.3", "", True),
+        ("LlamaForCausalLM", 128256, "0.5.4", "", False),  # and the 256 rows that an adapter may add
+        ("LlamaForCausalLM", 128257, "0.5.4", "", True),
+        ("LlamaForCausalLM", 256768, "0.11.0", "", False),
+        ("LlamaForCausalLM", 256769, "0.11.0", "", True),
+        ("LlamaForCausalLM", 257024, "0.16.0", "", False),
+        ("LlamaForCausalLM", 257025, "0.16.0", "", True),
+        ("LlamaForCausalLM", 258048, "0.33.0", "", False),
+        ("LlamaForCausalLM", 258049, "0.33.0", "", True),
+        ("LlamaForCausalLM", 258049, "0.33.0", "--lora-target-modules q_proj", False),
+        ("LlamaForCausalLM", 258049, "0.33.0", "--runner pooling", False),
+        ("Qwen2ForCausalLM", 258049, "0.33.0", "", False),  # its head is not adapted
+        ("CohereForCausalLM", 258049, "0.33.0", "", False),
+    ],
+)
+def test_a_head_of_too_many_words_is_refused_where_it_is_adapted(architecture, words, version, flags, ends):
+    config = {**LLAMA_8B, "architectures": [architecture], "vocab_size": words}
+    a, s, gpu = settings(config, f"--enable-lora {flags}", version, "H100")
+    found = [r.needed for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]
+    assert len(found) == ends
+    assert all("adapts heads of at most" in text for text in found)

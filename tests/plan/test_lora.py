@@ -46,3 +46,52 @@ def test_every_expert_has_its_room_since_0_11_1():
     each = 16 * 2 * (2 * (2048 + 768) + 768 + 2048)  # rank, bytes, gate and up and down
     before, since = (room(EXPERTS, "--enable-lora", version=version) for version in ("0.11.0", "0.11.1"))
     assert since - before == pytest.approx(48 * 128 * each / GIB, rel=1e-3)
+
+
+def words(architecture: str, version: str, *flags: str) -> float:
+    """How many matrices as long as the vocabulary are adapted, of a model with one short layer."""
+    config = {
+        **LLAMA_8B, "architectures": [architecture], "num_hidden_layers": 1, "hidden_size": 1024, "head_dim": 64,
+        "num_attention_heads": 16, "intermediate_size": 1024, "vocab_size": 250000,
+    }  # fmt: skip
+    added = room(config, "--enable-lora", "--max-lora-rank", "64", *flags, version=version)
+    return added * GIB / (64 * 2 * 251024)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "version", "found"),
+    [
+        ("LlamaForCausalLM", "0.33.0", 2),  # embedding and head
+        ("Qwen3ForCausalLM", "0.15.1", 0),
+        ("Qwen3ForCausalLM", "0.16.0", 2),
+        ("CohereForCausalLM", "0.33.0", 1),  # its embedding alone
+        ("Phi3ForCausalLM", "0.33.0", 2),  # as Llama's class, on which it stands
+        ("MistralForCausalLM", "0.33.0", 0),  # stands on it too, and says otherwise
+        ("Qwen2ForCausalLM", "0.33.0", 0),
+    ],
+)
+def test_a_class_says_whether_its_embedding_and_its_head_are_adapted(architecture, version, found):
+    assert words(architecture, version) == pytest.approx(found, abs=0.12)  # the layer's own
+
+
+@pytest.mark.parametrize(
+    ("flags", "found"),
+    [((), 2), (("--lora-target-modules", "lm_head"), 1), (("--lora-target-modules", "o_proj", "down_proj"), 0)],
+)
+def test_modules_that_are_not_named_have_no_room(flags, found):
+    assert words("LlamaForCausalLM", "0.33.0", *flags) == pytest.approx(found, abs=0.12)
+
+
+@pytest.mark.parametrize(
+    ("named", "widths"),
+    [
+        ("o_proj", 2048 + 4096),
+        ("q_proj", 4096 + 2048 + 2 * (512 + 2048)),  # fused, and adapted as one
+        ("qkv_proj", 4096 + 2048 + 2 * (512 + 2048)),
+        ("experts", 128 * 3 * (2048 + 768)),
+        ("gate_proj", 0),  # of the experts only as one
+    ],
+)
+def test_what_is_fused_is_adapted_as_one(named, widths):
+    found = room(EXPERTS, "--enable-lora", "--lora-target-modules", named, version="0.33.0")
+    assert found * GIB == pytest.approx(48 * 16 * 2 * widths, rel=0.01, abs=2**20)

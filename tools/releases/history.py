@@ -29,6 +29,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "schemes": ("schemes",),
     "traits": ("traits",),
     "replicated": replicated.TABLES,
+    "adapted": ("adapted",),
 }
 
 

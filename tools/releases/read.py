@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Mapping
 
 from releases import (
+    adapted,
     checks,
     cited,
     environment,
@@ -48,6 +49,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
         (("traits",), lambda: {"traits": traits.read(wheel)}),
         (replicated.TABLES, lambda: replicated.read(wheel)),
+        (("adapted",), lambda: {"adapted": adapted.read(wheel)}),
         (("metrics",), lambda: {"metrics": metrics.read(wheel)}),
         (("messages",), lambda: {"messages": messages.read(wheel, catalogue)}),
         (("refusals",), lambda: {"refusals": refusals.read(wheel, frozenset(taken))}),

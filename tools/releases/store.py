@@ -38,6 +38,7 @@ SECTIONS = (
     "traits",
     "tokens",
     "shared_experts",
+    "adapted",
     "metrics",
     "messages",
     "refusals",

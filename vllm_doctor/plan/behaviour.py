@@ -194,6 +194,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     marlin_takes_all_of_awq: bool
     drafts_on_one_rank: bool
     batches_of_one_size: bool
+    adds_words: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

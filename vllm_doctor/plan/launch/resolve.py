@@ -258,6 +258,7 @@ def resolve(  # noqa: PLR0917
         pooling=pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
+        lora_targets=_targets(flags),
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),
@@ -316,6 +317,12 @@ def _gguf(model: str, does: Behaviour) -> str | None:
         return model
     kind = model.rpartition(":")[2]
     return kind if does.names_gguf_types and gguf_bits(kind) is not None else None
+
+
+def _targets(flags: Flags) -> frozenset[str] | None:
+    """The last names of --lora-target-modules (lora/utils.py is_in_target_modules)."""
+    text = flags.text("lora-target-modules")
+    return None if text is None else frozenset(name.rpartition(".")[2] for name in text.split(","))
 
 
 def _limit(value: object) -> int | None:

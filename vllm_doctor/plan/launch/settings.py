@@ -67,6 +67,7 @@ class Settings(msgspec.Struct, frozen=True):
     pooling: bool = False
     loras: int = 0
     lora_rank: int = 16
+    lora_targets: frozenset[str] | None = None  # the modules that adapters may change; None: all
     gguf: str | None = None
     custom_all_reduce: bool = True
     expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.knowledge.adapted import HEAD, adapted_words
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
@@ -43,10 +44,32 @@ def rows() -> tuple[Broken, ...]:
     return tuple(msgspec.convert(told, list[Broken]))
 
 
+# Before these releases the largest vocabulary whose head can be adapted, and since (lora/layers.py, then
+# lora/layers/logits_processor.py create_lora_weights; read in 0.3.3, 0.4.2, 0.5.4, 0.5.5, 0.16.0 and 0.17.1).
+_LARGEST = (("0.4", 33024), ("0.5.5", 128512), ("0.17", 257024))
+_SINCE = 258048
+# Rows that an adapter may add to the vocabulary, which count there until 0.12 (--lora-extra-vocab-size).
+_ADDED = 256
+
+
+def _vocabulary(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, where the head is adapted and its vocabulary is larger than the release takes."""
+    adapted = adapted_words(a.name, s.version)
+    asked = s.lora_targets is None or HEAD in s.lora_targets
+    if adapted is None or HEAD not in adapted or not asked or s.pooling:
+        return
+    most = next((size for before, size in _LARGEST if s.version < as_version(before)), _SINCE)
+    rows = a.vocab + (_ADDED if s.does.adds_words else 0)
+    if rows > most:
+        instead = f"no --enable-lora: vLLM {s.version} adapts heads of at most {most} tokens, {a.name} has {rows}"
+        yield Refusal("--enable-lora", "set", instead)
+
+
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, where adapters are asked for that end the start."""
     if not s.loras:
         return
+    yield from _vocabulary(a, s)
     for row in rows():
         if row.architecture != a.name or not row.at(s.version):
             continue
