@@ -36,11 +36,11 @@ BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-trace
 NO_FOREIGN_LINES = re.compile(
     "vd503-quant-config|vd604-compiler|vd703-bf16|vd803-nccl-near|vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]|vd599-evaluation"
 )
-# Some of their lines have an envelope, systemd's or the kernel's: a second one around it is nobody's. A wait that a
-# page cut short, told by the clock alone, which an envelope here gives to all lines alike. What a client was answered,
-# which no server's log holds.
+# Some of their lines have an envelope, systemd's, the kernel's or Compose's: a second one around it is nobody's. A wait
+# that a page cut short, told by the clock alone, which an envelope here gives to all lines alike. What a client was
+# answered, which no server's log holds.
 ENVELOPED = re.compile(
-    "restarted-by-systemd|vd903-(?:killed|oom)|vd905-(?:engine-killed|oom)|vd804-cut-fires|as-the-server-answered-it"
+    "restarted-by-systemd|vd601-killed-while-it-stopped|vd903-(?:killed|oom)|vd905-(?:engine-killed|oom)|vd804-cut-fires|as-the-server-answered-it"
 )
 FEW = 3
 

@@ -214,7 +214,7 @@ WAITS = (
 )
 
 
-@pytest.mark.parametrize(("tokens", "waits", "code"), [("64.3", 3, "VD804"), ("64.3", 2, None), ("0.0", 3, None)])
+@pytest.mark.parametrize(("tokens", "waits", "code"), [("64.3", 3, "VD804"), ("64.3", 2, "VD306"), ("0.0", 3, None)])
 def test_a_server_that_made_tokens_waits_three_minutes_for_no_compiler(
     tokens: str, waits: int, code: str | None
 ) -> None:
