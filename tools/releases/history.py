@@ -30,6 +30,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "traits": ("traits",),
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),
+    "guards": ("guards",),
 }
 
 

@@ -9,6 +9,7 @@ from releases import (
     checks,
     cited,
     environment,
+    guards,
     joint,
     kernels,
     messages,
@@ -53,6 +54,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (("metrics",), lambda: {"metrics": metrics.read(wheel)}),
         (("messages",), lambda: {"messages": messages.read(wheel, catalogue)}),
         (("refusals",), lambda: {"refusals": refusals.read(wheel, frozenset(taken))}),
+        (("guards",), lambda: {"guards": guards.read(wheel, taken)}),
         (("cited",), lambda: {"cited": cited.read(wheel)}),
     )
     made: dict[str, Mapping[str, object] | str] = {"version": wheel.version, "source": f"wheel {wheel.name}"}

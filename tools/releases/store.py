@@ -42,6 +42,7 @@ SECTIONS = (
     "metrics",
     "messages",
     "refusals",
+    "guards",
     "cited",
 )
 

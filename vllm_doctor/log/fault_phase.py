@@ -48,6 +48,8 @@ class RunWithPhases(Run):
         if stage is StartupPhase.CONFIG and calls.files and says(calls.files[-1], "call-of-default-device"):
             stage = StartupPhase.WEIGHTS
         made_in = [frame.function for frame in frames]
+        if any(says(file, "call-of-a-request") for file in calls.files):
+            return stage  # the front end reads a request with the model's own class; encoders run in the engine
         return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, made_in) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:

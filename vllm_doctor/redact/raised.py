@@ -11,6 +11,7 @@ from functools import cache
 
 import msgspec
 
+from vllm_doctor.knowledge.guards import guard
 from vllm_doctor.knowledge.known_issues import words_of_issue
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log import traceback
@@ -63,7 +64,12 @@ def of_a_crash(
     for link in crash.links:
         if link.at is None or not link.message or _of_tensors(link):
             continue
-        pieces = (*printed, *words_of_issue(link.kind, link.message), *_of_the_installation(crash, link))
+        pieces = (
+            *printed,
+            *words_of_issue(link.kind, link.message),
+            *_of_the_installation(crash, link),
+            *_of_the_source(link),
+        )
         by_itself = _of_the_interpreter(link)
         if by_itself and link.kind in _OF_CODE:
             continue
@@ -98,6 +104,13 @@ def _of_the_interpreter(link: traceback.Link) -> bool:
         return True
     code = link.frames[-1].code if link.frames else ""
     return link.kind in {*_OF_CODE, "TypeError"} and bool(code) and not _RAISED_BY_HAND.match(code)
+
+
+def _of_the_source(link: traceback.Link) -> Iterator[str]:
+    """What vLLM's own code writes where it raises, as its releases' sources have it: a traceback shows but the first
+    line of a sentence that was broken."""
+    told = guard(link.frames[-1].file, link.message, None) if link.frames else None
+    yield from (piece for piece in (told.pieces if told is not None else ()) if _WORD.search(piece))
 
 
 def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterator[str]:

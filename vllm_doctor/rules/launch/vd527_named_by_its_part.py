@@ -14,6 +14,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
+from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.mentioned import mentioned
@@ -104,7 +105,12 @@ def judge(case: Case) -> Outcome:
         changes=_of_refusal(case, root, part)
         if title == refuses and not substitute
         else first_of_each(
-            (*_of_state(case, root, title == broken), *_asked(case, root, part), *cures(case, root, part))
+            (
+                *_of_state(case, root, title == broken),
+                *_asked(case, root, part),
+                *decided(case, root),
+                *cures(case, root, part),
+            )
         ),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,
@@ -169,8 +175,15 @@ def _refuses(case: Case, root: Fault, part: Layer) -> bool:
 
 def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     """What the sentence asks for, the option that the refusing file obeys, the part's cures; else what it judged."""
+    exact = asked(case, root)
     told = first_of_each(
-        (*asked(case, root), by_place(case, root), *mentioned(case, root, used=True), *cures(case, root, part))
+        (
+            *exact,
+            *(() if exact else decided(case, root)),
+            *mentioned(case, root, used=True),
+            by_place(case, root),
+            *cures(case, root, part),
+        )
     )
     if told:
         return told

@@ -3,6 +3,7 @@
 With a traceback, or the last ones with an error of the server's own (500) or with its word for what it refuses.
 """
 
+from vllm_doctor.knowledge.layers import Layer, layers
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records import excerpt
@@ -15,15 +16,25 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.remedies.client_input import check_of_request, other_input, refused_field
+from vllm_doctor.rules.remedies.client_input import (
+    JUDGED_WHILE_UP,
+    check_of_request,
+    other_input,
+    refused_field,
+    refuses_the_request,
+)
+from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.failed_requests import failed_requests
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, packages
 from vllm_doctor.rules.remedies.run_time_adapters import adapter_path
-from vllm_doctor.rules.remedies.sentence import begins
+from vllm_doctor.rules.remedies.sentence import begins, beside
 from vllm_doctor.rules.say import finding
+
+# What stands for a client's words in a title, and how many letters of vLLM's own beside it say something.
+_LEFT_OUT, _SAYS = "…", 8
 
 
 def judge(case: Case) -> Outcome:
@@ -66,24 +77,38 @@ def judge(case: Case) -> Outcome:
     else:
         title = _title(case, fault, fault.crash)
     usual = cures(case, fault, part) if part is not None else ()
+    if issue is None and refuses_the_request(fault, part) and not any(c.name == other_input().name for c in usual):
+        usual = (other_input(), *(() if part is not None and part.id == "tool-parser" else usual))
     return finding(
         RULE,
         title=title,
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=(exception_line(case, fault),),
-        changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *usual))
+        changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *decided(case, fault), *usual))
         or ((other_input(),) if check_of_request(case, fault, part) else ()),
         refute="other requests of this kind are answered after it",
         layer=part.id if part is not None else "",
-        then=part.next if part is not None else "",
+        then=_next(case, fault, part),
     )
+
+
+def _next(case: Case, fault: Fault, part: Layer | None) -> str:
+    """What to send along: of a request that a model's own code refuses, the request."""
+    if part is None:
+        return ""
+    of_request = part.id in JUDGED_WHILE_UP and check_of_request(case, fault, part)
+    return next((one.next for one in layers() if of_request and one.id == "requests"), part.next)
 
 
 def _title(case: Case, fault: Fault, crash: Crash) -> str:
     """By the part's own sentence, by the part whose code failed, or by the exception."""
     part, answer = layer(case, fault), answer_of(case, fault)
-    if answer is not None:
+    # their answers are about a parser or a backend that failed, not about a request that it refuses
+    of_request = (
+        part is not None and part.id in {"structured-output", "tool-parser"} and refuses_the_request(fault, part)
+    )
+    if answer is not None and not of_request:
         return answer.title
     if lacks := packages(case, fault):
         return f"A request needs the package {lacks[0].after or lacks[0].name}, which is not installed"
@@ -95,7 +120,10 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
     told = excerpt.said(message.splitlines()[0]) if message else ""
     if field := refused_field(case, fault):
         return f"A request is refused for its field {field}"
-    if (not told or HIDDEN in told) and (check := check_of_request(case, fault, part)):
+    if check := check_of_request(case, fault, part):
+        own = told.replace(HIDDEN, _LEFT_OUT)
+        if sum(c.isalpha() for c in own) >= _SAYS:
+            return beside("A request is refused: ", own)
         return f"A request is refused by vLLM's own check: {check}"
     whole = f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
     return (len(whole) > excerpt.TITLE and begins(case, fault, "A request failed")) or whole

@@ -11,6 +11,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.remedies.sentence import begins
@@ -38,6 +39,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
         changes=_once(
+            *decided(case, root),
             eager_mode(case, root),
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),

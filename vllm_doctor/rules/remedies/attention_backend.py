@@ -52,8 +52,8 @@ def other_attention(
     if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
         return _other_latent(case, fault, why, said)
     candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
-    if any(says(f, "call-of-cpu-attention") for f in called(case, fault)):
-        return None  # the platform has this one alone
+    if any(says(f, "call-of-cpu-attention", "call-of-vendors-model") for f in called(case, fault)):
+        return None  # the platform, or the model, has this one alone
     if any(says(f, "call-of-ascend") for f in called(case, fault)):
         return None  # so has Ascend's plugin
     if any(says(f, "call-of-intel") for f in called(case, fault)):

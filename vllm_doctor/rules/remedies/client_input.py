@@ -12,8 +12,16 @@ from vllm_doctor.rules.say import thing
 
 # Parts that judge what a client sends.
 JUDGED = frozenset({"requests", "sampling", "multimodal", "tool-parser", "structured-output"})
+# Parts whose code runs at the start too; with a request in hand they judge what it holds.
+JUDGED_WHILE_UP = frozenset({"model-code", "tokenizer"})
+# vLLM's own class for what a request must not be (vllm/exceptions.py, from 0.14).
+_OF_A_REQUEST = "VLLMValidationError"
+# A parser reads the model's answer there; elsewhere it reads the request's tools.
+_ANSWERS = ("extract", "stream", "parse")
 # What code raises about a value; the others tell of its own state.
 _OF_VALUES = frozenset({"ValueError", "VLLMValidationError", "ValidationError"})
+# Those that Python raises too, which by hand tell what is wrong in so many words.
+_WITH_WORDS, _FEWEST = frozenset({"TypeError", "KeyError", "NotImplementedError"}), 3
 # A sentence names its field before it quotes anything.
 _READ = 120
 _WHY = "the server works: the message says which field or value of the request it does not take"
@@ -37,10 +45,23 @@ def refused_field(case: Case, fault: Fault) -> str:
 
 def check_of_request(case: Case, fault: Fault, part: Layer | None) -> str:
     """The function of vLLM that refused a request with a sentence of its own; empty where none did."""
-    if part is None or part.id not in JUDGED or not raised_by_hand(fault) or not refused_by_vllm(case, fault):
+    serving = case.run is not None and case.run.up_at(fault)
+    judges = part is not None and (part.id in JUDGED or (serving and part.id in JUDGED_WHILE_UP))
+    if not judges or not raised_by_hand(fault) or not refused_by_vllm(case, fault):
         return ""
     inner = innermost(fault)
-    if inner is None or fault.crash is None or fault.crash.root.kind not in _OF_VALUES:
+    root = fault.crash.root if fault.crash is not None else None
+    if inner is None or root is None:
         return ""
-    own = inner.function.isidentifier() and inner.function != "__init__"
-    return inner.function.strip("_") if own else ""
+    of_input = part is not None and part.id in JUDGED
+    told = of_input and root.kind in _WITH_WORDS and len(root.message.split()) >= _FEWEST
+    return inner.function.strip("_") if (root.kind in _OF_VALUES or told) and inner.function.isidentifier() else ""
+
+
+def refuses_the_request(fault: Fault, part: Layer | None) -> bool:
+    """Does the exception itself say that the request is wrong, and no part of the server?"""
+    kind = fault.crash.root.kind if fault.crash is not None else ""
+    if kind == _OF_A_REQUEST:
+        return True
+    of_parser = part is not None and part.id == "tool-parser" and kind == "ValueError" and raised_by_hand(fault)
+    return of_parser and not any(word in name for name in fault.functions for word in _ANSWERS)

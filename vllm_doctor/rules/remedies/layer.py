@@ -19,7 +19,7 @@ from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
-from vllm_doctor.rules.say import set_flag, upgrade
+from vllm_doctor.rules.say import set_flag, thing, upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
 _DEFECTS = frozenset(
@@ -41,6 +41,10 @@ _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
 _EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
 # Only tells which kernel failed.
 _TO_NAME_IT = frozenset({"CUDA_LAUNCH_BLOCKING", "AMD_SERIALIZE_KERNEL"})
+_OTHER_TENSORS = (
+    "the checkpoint's tensors are not those that this code reads: compare its files with the model's page (is the "
+    "download whole, is it the variant that this release names?), or take another checkpoint of the model"
+)
 # Crashes in native code whose line alone is left, and how far above it a component may have spoken.
 _NATIVE = frozenset({"gpu-page-fault", "hsa-exception"})
 _ABOVE = 400
@@ -123,11 +127,18 @@ def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, .
     inner = library.innermost(fault)
     own = inner is not None and says(inner.file, "call-of-model-code")
     of_draft = fault.crash is not None and says(fault.crash.root.message, "names-draft")
-    if part.id != "model-code" or not own or of_draft or case.effective("model-impl") == "transformers":
-        return ()
+    asked = library.raised_by_hand(fault) and case.run is not None and case.run.up_at(fault)
+    if part.id != "model-code" or not own or of_draft or asked:
+        return ()  # a server that is up has loaded the model: what its code refuses then is what a request holds
+    newer = upgrade(case, "a newer release's code of this model may take it")
+    if library.raised_by_hand(fault) and inner is not None and says(inner.function, "call-that-loads-weights"):
+        return (newer, thing(ChangeKind.FLAG, "model", Direction.CHANGE, _OTHER_TENSORS))
+    if case.effective("model-impl") == "transformers" or (
+        inner is not None and says(inner.file, "call-of-vendors-model")
+    ):
+        return (newer,)  # a model in a package with kernels for each vendor has no second code
     why = "runs Transformers' code of this model in place of vLLM's, slower; Transformers must know the model"
-    other = set_flag(case, "model-impl", "transformers", Direction.SET, why)
-    return (upgrade(case, "a newer release's code of this model may take it"), other)
+    return (newer, set_flag(case, "model-impl", "transformers", Direction.SET, why))
 
 
 def _around(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:

@@ -48,6 +48,8 @@ _GOES_ON = frozenset({"and", "or", "of", "for", "with", "to", "in", "on", "the",
 _MIXED = "{part} got sizes or types that do not agree"
 # How short what was read may be, and how many words of it a title holds.
 _LEAST, _WORDS = 3, 6
+# Words with which a condition opens, which says nothing without what follows its comma.
+_CONDITION = frozenset({"for", "if", "when", "with", "while", "since", "because", "as"})
 # How short a quoted sentence may be.
 _SHORTEST = 12
 # How many words say something.
@@ -71,6 +73,9 @@ def problem(case: Case, fault: Fault, part: Layer, *, definite: bool = False) ->
         if len(what) >= _LEAST and what.lower() not in _BARE:
             if whole := _whole(first, part.voice):
                 return whole
+            # as much of the sentence as holds what it refuses says it with its subject and its condition
+            if found is not None and found["what"].strip() in (told := begins(case, fault, part.voice)):
+                return told
             return _at_a_word(title.format(part=part.voice, what=what))
     if definite:
         return ""
@@ -85,7 +90,7 @@ def _whole(first: str, by: str) -> str:
     """A short sentence as it stands: it names what is refused, and to whom, better than its own middle does. Beside
     who said it where a title holds both; empty where it is long, or hides what a client sent."""
     words = _closed(first) if len(f"{by}: {_closed(first)}") <= excerpt.TITLE else _first_sentence(first)
-    if HIDDEN in first or len(words.split()) < _SAYS or len(words) > excerpt.TITLE:
+    if HIDDEN in first or len(words.split()) < _SAYS or len(words) > excerpt.TITLE or _goes_on(words):
         return ""
     told = f"{by}: {words}"
     return told if len(told) <= excerpt.TITLE else words
@@ -98,7 +103,7 @@ def as_it_stands(case: Case, fault: Fault, by: str) -> str:
         return ""
     told = f"{by}: {words}"
     if by in words or len(told) > excerpt.TITLE:
-        return words if len(words) <= excerpt.TITLE else _begun("", words)
+        return words if len(words) <= excerpt.TITLE else _begun(words)
     return told
 
 
@@ -108,6 +113,11 @@ def _first_sentence(first: str) -> str:
     bracket = first.find(" (")
     end = min((*ends, *((bracket,) if bracket > 0 else ())), default=len(first))
     return first[:end].rstrip(" .:;,")
+
+
+def _goes_on(words: str) -> bool:
+    """Does a word end it that another has to follow?"""
+    return words.rpartition(" ")[2].lower() in _GOES_ON
 
 
 def _closed(words: str) -> str:
@@ -125,21 +135,29 @@ def begins(case: Case, fault: Fault, by: str) -> str:
     whole = f"{by}: {words}"
     if len(whole) <= excerpt.TITLE:
         return whole
-    return words if len(words) <= excerpt.TITLE else _begun(by, words)
+    told = words if len(words) <= excerpt.TITLE else _begun(words)
+    return f"{by}: {told}" if told != words and len(f"{by}: {told}") <= excerpt.TITLE else told
 
 
-def _begun(by: str, words: str) -> str:
-    """As much of a sentence as a title holds beside who said it: up to a clause's end, else to a word's."""
-    head = f"{by}: " if by else ""
+def beside(head: str, words: str) -> str:
+    """A head, and as much of a sentence behind it as a title holds."""
     room = excerpt.TITLE - len(head)
-    ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= _SHORTEST]
-    if ends:
-        return f"{head}{words[: max(ends)]}"
+    words = _closed(words)
+    return f"{head}{words if len(words) <= room else _begun(words, room)}"
+
+
+def _begun(words: str, room: int = excerpt.TITLE) -> str:
+    """As much of a sentence as a title holds: up to a clause's end, else to a word's. Who said it stands before it only
+    where it takes no room of its verb."""
+    least = room if words.split(" ", 1)[0].lower() in _CONDITION else _SHORTEST
+    ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= least]
+    if ends and not _goes_on(words[: max(ends)]):
+        return words[: max(ends)]
     cut = words[: room - len(" …")]
     kept = cut.split(" ") if words[len(cut)] == " " else cut.split(" ")[:-1]
     while kept and kept[-1].lower() in _GOES_ON:
         kept = kept[:-1]
-    return f"{head}{' '.join(kept)} …"
+    return f"{' '.join(kept)} …"
 
 
 def first_words(case: Case, fault: Fault) -> str:

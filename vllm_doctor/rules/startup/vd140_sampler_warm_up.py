@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
     measuring = root.startup_phase == StartupPhase.PROFILE or (unplaced and not captured)
     return finding(
         RULE,
-        title=f"The sampler's dummy batch{_size(case)} does not fit",
+        title=f"The {'pooler' if 'pooler-oom' in root.ids else 'sampler'}'s dummy batch{_size(case)} does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
         confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),

@@ -1,0 +1,130 @@
+"""A refusal whose sentence names nothing to change: vLLM's own test above its `raise` does."""
+
+import pytest
+
+from vllm_doctor.log.read.assemble import log_of_lines
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import diagnose
+
+SITE = "/opt/v/lib/python3.12/site-packages"
+ENGINE = "(EngineCore pid=7) ERROR 11-29 08:00:00 [core.py:9] "
+OTHER_CONFIG = (
+    "this release's code of the model refuses `{key}` of config.json: it must be {wanted}; "
+    "take the model's own config.json, unchanged, or a checkpoint with other values"
+)
+SERVER = "(APIServer pid=5) "
+
+
+def first(
+    file: str, function: str, said: str, given: str = "", *, kind: str = "ValueError", up: bool = False
+) -> Finding:
+    """The answer to a log that ends with an exception, at the start or in a request of a server that is up."""
+    where = [f'  File "{SITE}/{file}", line 30, in {function}', f"    raise {kind}("]
+    before = [
+        f'  File "{SITE}/vllm/entrypoints/openai/chat_completion/serving.py", line 3, in create_chat_completion',
+        "    self.check(r)",
+    ]
+    calls = ["Traceback (most recent call last):", *(before if up else ()), *where, f"{kind}: {said}"]
+    lines = [
+        f"{SERVER}INFO 11-29 08:00:00 [utils.py:1] vLLM API server version 0.33.0",
+        f"{SERVER}INFO 11-29 08:00:00 [utils.py:2] non-default args: {{'model': 'acme/chat'{given}}}",
+        *([f"{SERVER}INFO:     Application startup complete."] if up else ()),
+        *(f"{SERVER}ERROR 11-29 08:00:00 [serving.py:2] {c}" if up else f"{ENGINE}{c}" for c in calls),
+        *([f'{SERVER}INFO:     10.0.0.1:5 - "POST /v1/chat/completions HTTP/1.1" 400 Bad Request'] if up else ()),
+    ]
+    return diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log"))).findings[0]
+
+
+def said_of(found: Finding) -> list[tuple[str, str, object, str]]:
+    return [(c.name, c.direction.value, c.after, c.why) for c in found.changes]
+
+
+def test_a_key_of_the_models_configuration() -> None:
+    found = first(
+        "vllm/models/minimax_m3/amd/model.py", "__init__", "Unsupported activation: silu. Only swigluoai is supported."
+    )
+    assert said_of(found) == [
+        (
+            "model",
+            "change",
+            None,
+            OTHER_CONFIG.format(key="hidden_act", wanted="swigluoai"),
+        )
+    ]
+
+
+def test_a_setting_of_a_connector() -> None:
+    file = "vllm/distributed/kv_transfer/kv_connector/v1/simple_cpu_offload_connector.py"
+    given = ", 'kv_transfer_config': {'kv_connector': 'SimpleCPUOffloadConnector', 'kv_role': 'kv_both'}"
+    found = first(file, "__init__", "num_cpu_blocks must be a positive integer", given)
+    assert said_of(found)[0] == (
+        "kv-transfer-config",
+        "change",
+        None,
+        "its extra setting `num_cpu_blocks`: it must be more than 0",
+    )
+
+
+def test_an_option_only_where_the_launch_gives_it() -> None:
+    file, said = (
+        "vllm/models/muse_spark/amd/muse_moe_runner.py",
+        "MuseSpark1x A on ROCm currently requires DP1 and PCP1.",
+    )
+    given = first(file, "__init__", said, ", 'data_parallel_size': 4")
+    assert ("data-parallel-size", "set", 1) in [row[:3] for row in said_of(given)]
+    assert "data-parallel-size" not in [row[0] for row in said_of(first(file, "__init__", said))]
+
+
+def test_fields_of_a_request() -> None:
+    found = first(
+        "vllm/entrypoints/openai/chat_completion/protocol.py",
+        "check_logprobs",
+        "`logprob_token_ids` is not supported with beam search.",
+        kind="VLLMValidationError",
+        up=True,
+    )
+    assert [row[3] for row in said_of(found)] == [
+        "the server works: its check is about `logprob_token_ids` and `use_beam_search` of the request"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "said", "title"),
+    [
+        ("vllm/entrypoints/mcp/tool_server.py", "get_tool", "Unknown tool s3cr3t",
+         "A request is refused: Unknown tool …"),
+        ("vllm/tool_parsers/utils.py", "get_json_schema_from_tools", "Tool 's3cr3t' has not been passed in `tools`.",
+         "A request is refused: Tool '…' has not been passed in `tools`"),
+    ],
+)  # fmt: skip
+def test_a_refused_request_is_named_by_what_vllm_itself_wrote(file: str, function: str, said: str, title: str) -> None:
+    """And by nothing of what the client did."""
+    found = first(file, function, said, up=True)
+    assert found.title == title
+    assert [change.name for change in found.changes] == ["client-input"]
+    assert not any("s3cr3t" in one.excerpt for one in found.evidence)
+
+
+def test_a_model_in_a_package_of_its_own_has_no_second_code() -> None:
+    """Nor does a server that is up refuse a request with its code of the model: the request is what to change."""
+    said = "The separate shared-expert fallback is unavailable."
+    assert said_of(first("vllm/models/deepseek_v4/amd/model.py", "forward_modular", said, kind="RuntimeError")) == []
+    other = first("vllm/model_executor/models/exaone.py", "__init__", "Unsupported activation: gelu")
+    assert [row[:3] for row in said_of(other)] == [("model-impl", "set", "transformers")]
+    asked = first("vllm/model_executor/models/glmasr.py", "get_replacement_glmasr", "Audio is too short", up=True)
+    assert (asked.title, [row[0] for row in said_of(asked)]) == (
+        "A request is refused: Audio is too short",
+        ["client-input"],
+    )
+
+
+def test_tensors_that_a_models_code_refuses_are_the_checkpoints() -> None:
+    found = first(
+        "vllm/model_executor/models/step3p5_mtp.py",
+        "load_weights",
+        "Some parameters are not in the checkpoint",
+        kind="RuntimeError",
+    )
+    assert [row[0] for row in said_of(found)] == ["model"]

@@ -1,0 +1,89 @@
+"""What decides each refusal of a release, as its source has it."""
+
+import sys
+from pathlib import Path
+
+REPO = Path(__file__).parents[2]
+sys.path.insert(0, str(REPO / "tools"))
+
+from releases import guards  # noqa: E402
+from releases.wheel import Wheel  # noqa: E402
+
+SCHEDULER = """
+class SchedulerConfig:
+    slots: int = 0
+    def check(self):
+        if self.slots > 8:
+            raise ValueError(f"There are too many slots here: {self.slots}")
+"""
+ARGUMENTS = """
+class EngineArgs:
+    slots: int = 0
+    pace: str = "a"
+    def create(self):
+        return SchedulerConfig(slots=self.slots)
+"""
+MODEL = """
+class Block:
+    def __init__(self, config, tp_size):
+        self.heads = config.num_heads
+        if config.act != "silu":
+            raise ValueError(f"No such activation here: {config.act}")
+        share = self.heads // tp_size
+        if share % 2:
+            raise ValueError("The heads of a rank must be even")
+        if config.kind == "one":
+            pass
+        elif config.kind == "two":
+            pass
+        else:
+            raise ValueError(f"There is no such kind of block: {config.kind}")
+"""
+CONNECTOR = """
+class Connector:
+    def __init__(self, vllm_config):
+        extra_config = vllm_config.kv_transfer_config.kv_connector_extra_config
+        workers = extra_config.get("num_workers", 1)
+        if workers <= 0:
+            raise ValueError("num_workers must be above zero.")
+        if self.lost:
+            raise RuntimeError("The store has lost a part of it")
+"""
+CHAT = """
+def check(request, envs):
+    if request.logprobs and not envs.VLLM_LOGPROBS:
+        message = "Logprobs are not on in this server"
+        raise ValueError(message)
+    assert request.count < 4, "There are more than four of them"
+    raise ValueError(f"Unknown {request} of this kind")
+"""
+
+
+def read() -> dict[str, dict[str, object]]:
+    files = {
+        "vllm/config/scheduler.py": SCHEDULER,
+        "vllm/engine/arg_utils.py": ARGUMENTS,
+        "vllm/model_executor/models/block.py": MODEL,
+        "vllm/distributed/kv_connector/store.py": CONNECTOR,
+        "vllm/entrypoints/chat.py": CHAT,
+    }
+    return guards.read(Wheel("vllm", "0.33.0", files, {}), {"slots": {}, "kv-transfer-config": {}})
+
+
+def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
+    assert {key.partition(": ")[2]: row.get("by") for key, row in read().items()} == {
+        "There are too many slots here: {}": ["option slots > 8"],
+        "No such activation here: {}": ["model act != 'silu'"],
+        "The heads of a rank must be even": ["model num_heads", "option tensor-parallel-size"],
+        # of all that no branch names, no one value is what is wanted
+        "There is no such kind of block: {}": ["model kind"],
+        "num_workers must be above zero.": ["extra kv-transfer-config num_workers <= 0"],
+        "Logprobs are not on in this server": ["request logprobs on", "variable VLLM_LOGPROBS off"],
+        "There are more than four of them": ["request count >= 4"],
+        # a sentence that may quote a client is kept for the part of it that is vLLM's own
+        "Unknown {} of this kind": None,
+    }
+
+
+def test_what_asks_for_nothing_that_is_known_is_left_out() -> None:
+    assert not any("lost a part" in key for key in read())

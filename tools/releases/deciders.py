@@ -1,0 +1,192 @@
+"""What a test asks about: options, keys of the model's config.json, fields of a request, variables.
+
+An expression of vLLM's code is followed to where its names were set, in its function and in its class: of
+`heads = config.num_heads // tp_size` both are what decides it. Each is written as what it is and its name:
+`option tensor-parallel-size`, `option kv-transfer-config kv_role`, `extra kv-transfer-config num_workers`,
+`model num_heads`, `request logprobs`, `variable VLLM_USE_V2_MODEL_RUNNER`.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+_DEPTH = 4
+# Of a name that is set on several ways as many are followed.
+_VALUES = 3
+# Names under which the code hands on what an option says.
+_SPLIT = {
+    "tp_size": "tensor-parallel-size",
+    "tensor_parallel_size": "tensor-parallel-size",
+    "get_tensor_model_parallel_world_size": "tensor-parallel-size",
+    "pp_size": "pipeline-parallel-size",
+    "dcp_size": "decode-context-parallel-size",
+    "dcp_world_size": "decode-context-parallel-size",
+    "pcp_size": "prefill-context-parallel-size",
+    "pcp_world_size": "prefill-context-parallel-size",
+    "dp_size": "data-parallel-size",
+    "selected_backend": "attention-backend",
+}
+# The model's own configuration, under the names that the models' code gives it.
+_OF_MODEL = re.compile(
+    r"(?:self\.)?(?:\w*hf_(?:\w+_)?config|\w*(?:text|vision|audio)_config|config|model_config\.hf_\w*config)"
+)
+_EXTRA = {
+    "kv_connector_extra_config": "kv-transfer-config",
+    "ec_connector_extra_config": "ec-transfer-config",
+    "model_loader_extra_config": "model-loader-extra-config",
+    "additional_config": "additional-config",
+}
+# Where a shorter name is enough to tell whose extra settings they are.
+_EXTRA_OF = (
+    ("ec_transfer", "ec-transfer-config"),
+    ("connector", "kv-transfer-config"),
+    ("model_loader", "model-loader-extra-config"),
+)
+_REQUESTS = re.compile(r"(?:self\.)?(?:request|req|sampling_params|pooling_params|params|so_params|data|body|values)")
+_MODELS = re.compile(r"vllm/(?:model_executor/)?models/|vllm/transformers_utils/configs/")
+_REQUESTED = re.compile(
+    r"vllm/(?:entrypoints|renderers|sampling_params|pooling_params|parser)|vllm/v1/structured_output/"
+)
+_OWN_FIELDS = re.compile(r"vllm/(?:sampling_params|pooling_params|entrypoints/.*protocol)\.py")
+_CONFIGS = "vllm/transformers_utils/configs/"
+_PART = re.compile(r"(?:.*\.)?(\w+)_(?:config|cfg)")
+_SHORT = {"attn": "attention"}
+
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Where an expression stands: the file, its class and its function, and the line before which names were set."""
+
+    path: str
+    options: Mapping[str, str]  # part.field → option, with the key behind it where the option takes JSON
+    function: _Function | None = None
+    owner: ast.ClassDef | None = None
+    line: int = 0
+    seen: frozenset[str] = field(default_factory=frozenset)
+
+
+def deciders(node: ast.AST, scope: Scope) -> tuple[str, ...]:
+    """What decides the value of an expression, each once and the nearest first."""
+    return tuple(dict.fromkeys(_of(node, scope, _DEPTH)))
+
+
+def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
+    if known := _named(node, scope):
+        yield known
+        return
+    match node:
+        case ast.Name(id=name) if depth and name not in scope.seen:
+            for value in _set_before(name, scope):
+                yield from _of(value, replace(scope, seen=scope.seen | {name}), depth - 1)
+        case ast.Attribute(value=ast.Name(id="self"), attr=name) if depth and f"self.{name}" not in scope.seen:
+            given = _attributes(scope.owner).get(name, []) if scope.owner is not None else []
+            for value, function in given if len(given) == 1 else []:
+                inside = replace(scope, function=function, line=value.lineno, seen=scope.seen | {f"self.{name}"})
+                yield from _of(value, inside, depth - 1)
+        case ast.Lambda() | ast.Constant():
+            return
+        case _:
+            for child in ast.iter_child_nodes(node):
+                yield from _of(child, scope, depth)
+
+
+def _named(node: ast.AST, scope: Scope) -> str:
+    """What is asked by name; empty where it is no name that anybody sets."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Call(func=ast.Name(id=name)) if name in _SPLIT:
+            return f"option {_SPLIT[name]}"
+        case ast.Attribute(value=ast.Name(id="envs"), attr=name):
+            return f"variable {name}"
+        case ast.Attribute(value=ast.Name(id="args"), attr=name):
+            return f"option {name.replace('_', '-')}" if f"args.{name}" in scope.options else ""
+        case ast.Call(func=ast.Name(id="getattr"), args=[of, ast.Constant(value=str() as key), *_]):
+            return _field(ast.unparse(of), key, scope)
+        case ast.Call(func=ast.Attribute(value=of, attr="get" | "pop"), args=[ast.Constant(value=str() as key), *_]):
+            return _entry(ast.unparse(of), key, scope)
+        case ast.Call(func=ast.Attribute(attr="get_from_extra_config"), args=[ast.Constant(value=str() as key), *_]):
+            return f"extra {'ec' if 'ec_transfer' in scope.path else 'kv'}-transfer-config {key}"
+        case ast.Subscript(value=of, slice=ast.Constant(value=str() as key)):
+            return _entry(ast.unparse(of), key, scope)
+        case ast.Attribute(value=of, attr=key):
+            return _field(ast.unparse(of), key, scope)
+        case _:
+            return ""
+
+
+def _field(of: str, key: str, scope: Scope) -> str:
+    part = _PART.fullmatch(of)
+    held = f"{_SHORT.get(part[1], part[1])}.{key}" if part is not None else ""
+    own = f"{part_of(scope.owner.name)}.{key}" if of == "self" and scope.owner is not None else ""
+    for name in (held, own if scope.path.startswith("vllm/config/") else ""):
+        if name in scope.options:
+            return f"option {scope.options[name]}"
+    if key.endswith("_config"):
+        return ""
+    of_model = _OF_MODEL.fullmatch(of) is not None and _MODELS.match(scope.path) is not None and key != "model_type"
+    if of_model or (of == "self" and scope.path.startswith(_CONFIGS)):
+        return f"model {key}"
+    asked = _REQUESTED.match(scope.path) is not None and _REQUESTS.fullmatch(of) is not None
+    return f"request {key}" if (asked or (of == "self" and _OWN_FIELDS.match(scope.path))) and key[0] != "_" else ""
+
+
+def _entry(of: str, key: str, scope: Scope) -> str:
+    extra = next((option for name, option in _EXTRA.items() if name in of), "")
+    if not extra and of.rpartition(".")[2] in {"extra_config", "extra"}:
+        extra = next((option for mark, option in _EXTRA_OF if mark in scope.path), "")
+    return f"extra {extra} {key}" if extra else _field(of, key, scope)
+
+
+def part_of(name: str) -> str:
+    """ParallelConfig → parallel."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Config")).lower()
+
+
+def _set_before(name: str, scope: Scope) -> list[ast.expr]:
+    """The values that a function gave to a name before a line, the last first."""
+    rows = _given(scope.function).get(name, []) if scope.function is not None else []
+    return [value for line, value in reversed(rows) if line < scope.line][:_VALUES]
+
+
+@cache
+def _given(function: _Function) -> dict[str, list[tuple[int, ast.expr]]]:
+    """Each name of a function with the values that it gets, by their lines; a loop's name gets what is looped over."""
+    made: dict[str, list[tuple[int, ast.expr]]] = {}
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Assign):
+            targets = node.targets
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr):
+            targets = [node.target]
+        elif isinstance(node, ast.For | ast.comprehension):
+            targets, value = [node.target], node.iter
+        if isinstance(value, ast.expr):
+            for target in targets:
+                for held in target.elts if isinstance(target, ast.Tuple) else [target]:
+                    if isinstance(held, ast.Name):
+                        made.setdefault(held.id, []).append((value.lineno, value))
+    return {name: sorted(rows, key=lambda row: row[0]) for name, rows in made.items()}
+
+
+@cache
+def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, _Function]]]:
+    """Each attribute that a class sets, with its different values and where it sets them."""
+    made: dict[str, dict[str, tuple[ast.expr, _Function]]] = {}
+    for function in owner.body:
+        if not isinstance(function, ast.FunctionDef):
+            continue
+        for node in ast.walk(function):
+            match node:
+                case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                    made.setdefault(name, {}).setdefault(ast.unparse(value), (value, function))
+                case ast.AnnAssign(
+                    target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=ast.expr() as value
+                ):
+                    made.setdefault(name, {}).setdefault(ast.unparse(value), (value, function))
+    return {name: list(rows.values()) for name, rows in made.items()}

@@ -1,0 +1,183 @@
+"""What decides each refusal of a release: the tests above its `raise`, followed to options, keys and fields.
+
+A refusal is found again by its file and by its sentence with a hole for each value. Only those are written down of
+which something is known: what decides them, or, in code that has a request in its hands, the sentence alone, which
+vLLM wrote and no client.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from releases import texts
+from releases.deciders import Scope, deciders
+from releases.joint import Joint
+from releases.wheel import Wheel
+
+_LEFT_OUT = re.compile(
+    r"vllm/(?:benchmarks|assets|third_party|vllm_flash_attn|profiler|triton_utils|usage|grpc|examples)/.*"
+    r"|.*(?:/ops/|/cute/|tilelang|_kernels?\.py|/kernels/).*|vllm/(?:collect_env|_\w+)\.py"
+)
+_SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
+    ast.Gt: (">", "<="), ast.GtE: (">=", "<"), ast.Lt: ("<", ">="), ast.LtE: ("<=", ">"), ast.Eq: ("==", "!="),
+    ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"),
+    ast.IsNot: ("is not", "is"),
+}  # fmt: skip
+_WORD = re.compile(r"[A-Za-z]{3,}")
+_LETTERS, _MOST, _LONGEST = 8, 4, 300
+_TURNED_ON = ("option ", "extra ", "variable ")
+_BARE = (ast.Name, ast.Attribute, ast.Subscript)
+_OF_REQUESTS = re.compile(
+    r"vllm/(?:entrypoints|renderers|parser|tool_parsers|reasoning|inputs|multimodal|tokenizers|sampling_params"
+    r"|pooling_params)|vllm/v1/(?:structured_output|engine)/|vllm/model_executor/models/|vllm/models/"
+)
+# In code of models only methods that read items of a request.
+_OF_ITEMS = re.compile(r"placeholder|_process_|_parse_|get_replacement|image|audio|video")
+
+
+@dataclass(frozen=True)
+class _At:
+    """A place in a module, and the tests that hold there, each with whether it is met."""
+
+    scope: Scope
+    tests: tuple[tuple[ast.expr, bool, bool], ...] = ()
+
+    def behind(self, test: ast.expr, *, met: bool, other: bool = False) -> _At:
+        """`other`: in the branch for all that an `if` and its `elif` do not name, where no one value is asked for."""
+        return replace(self, tests=(*self.tests, (test, met, other)))
+
+
+def read(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
+    """File and sentence → what decides it, by the nearest test that asks for anything."""
+    known = _options(wheel, options)
+    made: dict[str, dict[str, object]] = {}
+    for path, text in wheel.files.items():
+        if "raise " in text and path.startswith("vllm/") and not _LEFT_OUT.fullmatch(path):
+            for line in wheel.tree(path).body:
+                for sentence, told, at in _of(line, _At(Scope(path, known))):
+                    if told or _shown(at):
+                        made.setdefault(f"{path}: {sentence}", {"by": told} if told else {})
+    return dict(sorted(made.items()))
+
+
+def _shown(at: _At) -> bool:
+    """May a request be in the hands of this code?"""
+    path, function = at.scope.path, at.scope.function
+    of_items = "models/" not in path or (function is not None and _OF_ITEMS.search(function.name) is not None)
+    return _OF_REQUESTS.match(path) is not None and of_items
+
+
+def _options(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+    """part.field → its option; `args.x` for each option; a key of an option that takes JSON behind its name."""
+    made = {f"args.{name.replace('-', '_')}": name for name in options}
+    joint = Joint(wheel, options)
+    for option, row in options.items():
+        owner = str(row.get("config", ""))
+        part = next((p for p, node in joint.classes.items() if node.name == owner), None)
+        if part is not None:
+            given = joint.listed.listed(owner)
+            keys = (k for k, (_, default) in given.items() if "init=False" not in str(default))
+            made |= {f"{part}.{key}": f"{option} {key}" for key in keys if not key.startswith("_")}
+    return made | {name: option.replace("_", "-") for name, option in joint.options.items()}
+
+
+def _of(node: ast.AST, at: _At) -> Iterator[tuple[str, list[str], _At]]:
+    match node:
+        case ast.ClassDef(body=body):
+            yield from _lines(body, _At(replace(at.scope, owner=node, function=None)))
+        case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
+            yield from _lines(body, _At(replace(at.scope, function=node)))
+        case ast.Raise(exc=ast.Call(args=[said, *_])):
+            yield from _raised(said, at)
+        case ast.Assert(test=test, msg=ast.expr() as said):
+            yield from _raised(said, at.behind(test, met=False))
+        case ast.If(test=test, body=body, orelse=other):
+            yield from _lines(body, at.behind(test, met=True))
+            yield from _lines(other, at.behind(test, met=False, other=True))
+        case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
+            yield from _lines([*body, *other, *last], at)
+            for handler in handlers:
+                yield from _lines(handler.body, _At(at.scope))
+        case ast.With() | ast.For() | ast.While() | ast.AsyncFor() | ast.AsyncWith():
+            yield from _lines([*node.body, *getattr(node, "orelse", [])], at)
+        case ast.Match(cases=cases):
+            for case in cases:
+                yield from _lines(case.body, at)
+
+
+def _lines(lines: list[ast.stmt], at: _At) -> Iterator[tuple[str, list[str], _At]]:
+    for line in lines:
+        yield from _of(line, at)
+
+
+def _raised(said: ast.expr, at: _At) -> Iterator[tuple[str, list[str], _At]]:
+    sentence = _sentence(said, at.scope)
+    if sentence:
+        here = replace(at, scope=replace(at.scope, line=said.lineno))
+        yield sentence, _decided(here), here
+
+
+def _sentence(said: ast.expr, scope: Scope) -> str:
+    """The text that an exception is raised with; a name's is what the function set it to."""
+    if isinstance(said, ast.Name) and scope.function is not None:
+        given = [
+            n.value
+            for n in ast.walk(scope.function)
+            if isinstance(n, ast.Assign) and [ast.unparse(t) for t in n.targets] == [said.id] and n.lineno < said.lineno
+        ]
+        said = given[-1] if given else said
+    if not isinstance(said, ast.Constant | ast.JoinedStr | ast.BinOp):
+        return ""
+    module = ast.Module(body=[ast.Return(value=said)], type_ignores=[])
+    plain = next(iter(texts.templates(module)), "").replace(texts.HOLE, "{}")[:_LONGEST]
+    return plain if len("".join(_WORD.findall(plain))) >= _LETTERS else ""
+
+
+def _decided(at: _At) -> list[str]:
+    """What decides the nearest test of which anything is known; of those around it only what they ask plainly."""
+    for distance, (test, met, other) in enumerate(reversed(at.tests)):
+        told = dict.fromkeys(_of_test(test, at.scope, met=met, plainly=distance > 0))
+        if distance:
+            # a feature that the launch turns on leads there; of a model or a request an outer test says too little
+            told = {row: None for row in told if row.startswith(_TURNED_ON)}
+        if other:
+            told = {row.partition(" != ")[0].partition(" not in ")[0]: None for row in told}
+        if told:
+            return list(told)[:_MOST]
+    return []
+
+
+def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Iterator[str]:
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            yield from _of_test(inner, scope, met=not met, plainly=plainly)
+        case ast.BoolOp(values=parts):
+            for part in parts:
+                yield from _of_test(part, scope, met=met, plainly=plainly)
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if (one := _one(left, scope)) and _value(right):
+            yield f"{one} {_SIGNS[type(op)][not met]} {_value(right)}"
+        case _ if one := _one(test, scope):
+            yield f"{one} {'on' if met else 'off'}"
+        case _ if not plainly:
+            yield from deciders(test, scope)
+
+
+def _one(node: ast.expr, scope: Scope) -> str:
+    """The one thing whose bare value an expression is."""
+    called = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", ".get", "_size"))
+    found = deciders(node, scope) if called or isinstance(node, _BARE) else ()
+    return found[0] if len(found) == 1 else ""
+
+
+def _value(node: ast.expr) -> str:
+    """A value that is written in the test itself; torch's types are written without torch."""
+    if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "torch":
+        return repr(node.attr)
+    try:
+        held = ast.literal_eval(node)
+    except ValueError:
+        return ""
+    return ast.unparse(node) if len(str(held)) < 80 else ""

@@ -1,0 +1,215 @@
+"""What to change where a refusal's sentence does not say it: what vLLM's own test above the `raise` asks for.
+
+An option is named only where the launch gives it, or where the test asks for one that is missing; of a key of the
+model's config.json it is said what the code takes, as nobody should write another value into it.
+"""
+
+import ast
+from collections.abc import Iterator
+
+import msgspec
+
+from vllm_doctor.knowledge.guards import Decider, GuardedRaise, guard
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each, says
+from vllm_doctor.records.finding import Change, Scalar
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.refusal import refusal_text, refused_by_vllm
+from vllm_doctor.rules.remedies.requested_change import is_option
+from vllm_doctor.rules.say import environment, set_flag, thing
+
+_CHANGES = 2
+_CHECKED = "vLLM's own check above the message asks for it"
+_SERVER = "the server works"
+_FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
+_SAID = {
+    ">": "at most {value}",
+    ">=": "less than {value}",
+    "<": "at least {value}",
+    "<=": "more than {value}",
+    "==": "another than {value}",
+    "!=": "{value}",
+    "in": "none of {value}",
+    "not in": "one of {value}",
+    "on": "off",
+    "off": "on",
+    "is": "set",
+    "is not": "left out",
+}
+# Words of an option's name that say nothing of it.
+_COMMON = frozenset({"config", "size", "model", "type", "enable", "disable", "name", "path", "num", "max"})
+_SHORTEST = 4
+# Of a request such a test says only that a field is there.
+_BARE = frozenset({"on", "off", "is", "is not", ""})
+# As many keys may decide one test that compares them.
+_FEW = 2
+# Keys that every such mapping has, which a sentence may name as a circumstance.
+_OF_EVERY = frozenset({"kv_connector", "kv_role", "ec_connector", "ec_role", "num_speculative_tokens"})
+_OTHER_CONFIG = "take the model's own config.json, unchanged, or a checkpoint with other values"
+_SWITCHES = ("enable-", "disable-", "trust-", "async-", "enforce-")
+
+
+def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The changes of what decides the refusal, as far as this launch and this release have it."""
+    if not refused_by_vllm(case, fault):
+        return ()
+    told = refusal_text(case, fault)
+    inside = _keys_named(case, told)
+    found = guard_of(case, fault)
+    if inside or found is None:
+        return inside[:_CHANGES]
+    made = [change for one in _once(found.by) if (change := _change(case, one, found, told)) is not None]
+    asked = _of_request(found)
+    serving = case.run is not None and case.run.up_at(fault)
+    of_one = asked if serving else _of_model(case, fault, found, told)
+    return (*((of_one,) if of_one is not None else ()), *made)[:_CHANGES]
+
+
+def _once(by: tuple[Decider, ...]) -> list[Decider]:
+    """Each thing once, as its most definite test has it: a bound says more than that something is set at all."""
+    told: dict[tuple[str, str, str], Decider] = {}
+    for one in by:
+        kept = told.get((one.kind, one.name, one.key))
+        if kept is None or (one.sign and kept.sign in {"", "is not"}):
+            told[one.kind, one.name, one.key] = one
+    return list(told.values())
+
+
+def guard_of(case: Case, fault: Fault) -> GuardedRaise | None:
+    """The refusal as the release's source has it; None where it has none of these words in this file."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or not root.frames:
+        return None
+    return guard(root.frames[-1].file, refusal_text(case, fault), case.version)
+
+
+def _change(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
+    match one.kind:
+        case "option":
+            return _of_option(case, one, whole, told) if is_option(case, one.name) else None
+        case "extra":
+            why = f"its extra setting `{one.key}`: {_wanted(one) or _CHECKED}"
+            return set_flag(case, one.name, None, Direction.CHANGE, why) if one.name in case.flags else None
+        case "variable":
+            on = one.sign in {"on", "==", "is not"} and case.env(one.name) not in {None, "", "0"}
+            return environment(one.name, Direction.REMOVE, _CHECKED) if on else None
+        case _:
+            return None
+
+
+def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
+    given = one.name in case.flags and case.flags[one.name] is not False
+    missing = one.sign == "off" or (one.sign == "is" and one.value == "None")
+    if one.key:
+        why = f"its `{one.key}`: {_wanted(one) or _CHECKED}"
+        about = bool(one.sign) or one.key in told
+        return set_flag(case, one.name, None, Direction.CHANGE, why) if given and about else None
+    if missing and not given:
+        alone = len(whole.by) == 1 and _about(one.name, told) and one.name.startswith(_SWITCHES)
+        return set_flag(case, one.name, True, Direction.ADD, _CHECKED) if alone else None
+    if not given or (not one.sign and not _about(one.name, told)):
+        return None
+    direction, to = _moved(one)
+    wanted = _wanted(one)
+    return set_flag(case, one.name, to, direction, f"{_CHECKED}: {wanted}" if wanted else _CHECKED)
+
+
+def _moved(one: Decider) -> tuple[Direction, Scalar]:
+    """Which way the value has to go, and how far where the test says it."""
+    value = _literal(one.value)
+    number = value if isinstance(value, int) and not isinstance(value, bool) else None
+    match one.sign:
+        case ">" | ">=" if number is not None:
+            return Direction.LOWER, number - (one.sign == ">=")
+        case "<" | "<=" if number is not None:
+            return Direction.RAISE, number + (one.sign == "<=")
+        case "!=" if isinstance(value, str | int) and not isinstance(value, bool):
+            return Direction.SET, value
+        case "on" | "is not":
+            return Direction.REMOVE, None
+        case _:
+            return Direction.CHANGE, None
+
+
+def _wanted(one: Decider, *, off: str = "off", on: str = "on") -> str:
+    """What the value has to be, in words; empty where the test does not say it plainly."""
+    value = _literal(one.value)
+    shown = ", ".join(map(str, value)) if isinstance(value, tuple | list | set | frozenset) and value else str(value)
+    told = "left out" if one.sign == "==" and one.value == "None" else _SAID.get(one.sign, "").format(value=shown)
+    told = {"on": off, "off": on}.get(one.sign, told)
+    return f"it must be {told}" if told else ""
+
+
+def _literal(value: str) -> object:
+    try:
+        held: object = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        return value
+    return held
+
+
+def _about(name: str, told: str, sign: str = "-") -> bool:
+    """Does the sentence speak of the option or key, by a word of its name or by its first letters?"""
+    said = "".join(c if c.isalnum() else " " for c in told.lower()).split()
+    parts = name.split(sign)
+    initials = "".join(part[0] for part in parts if part != "size")
+    words = {part for part in parts if len(part) >= _SHORTEST and part not in _COMMON}
+    return bool(words & set(said)) or (len(initials) > 1 and initials in said)
+
+
+def _of_request(found: GuardedRaise) -> Change | None:
+    fields = [one for one in _once(found.by) if one.kind == "request"]
+    if not fields:
+        return None
+    named = " and ".join(f"`{name}`" for name in dict.fromkeys(one.name for one in fields))
+    wanted = _wanted(fields[0]) if len(fields) == 1 and fields[0].sign not in _BARE else ""
+    why = f"{_SERVER}: its check is about {named} of the request{': ' + wanted if wanted else ''}"
+    return thing(ChangeKind.OS, "client-input", Direction.REPAIR, why, command=_FIELDS)
+
+
+def _of_model(case: Case, fault: Fault, found: GuardedRaise, told: str) -> Change | None:
+    keys = [one for one in _once(found.by) if one.kind == "model"]
+    plain = all(one.sign for one in keys) or (len(keys) <= _FEW and any(_about(one.name, told, "_") for one in keys))
+    if not keys or not plain or any(one.kind != "model" for one in found.by):
+        return None
+    named = " and ".join(f"`{name}`" for name in dict.fromkeys(one.name for one in keys))
+    wanted = f": {_wanted(keys[0], off='false', on='true')}" if len(keys) == 1 and keys[0].sign else ""
+    why = f"refuses {named} of config.json{wanted}; {_OTHER_CONFIG}"
+    if case.has_flag("speculative-config") is not None and case.effective("speculative-config") is not None:
+        file = fault.crash.root.frames[-1].file if fault.crash is not None and fault.crash.root.frames else ""
+        if says(file, "call-of-a-draft"):
+            whose = f"this release's code of the draft {why}, or serve without drafts"
+            return set_flag(case, "speculative-config", None, Direction.CHANGE, whose)
+    return thing(ChangeKind.FLAG, "model", Direction.CHANGE, f"this release's code of the model {why}")
+
+
+def _keys_named(case: Case, told: str) -> tuple[Change, ...]:
+    """Options whose value is a mapping that has a key of the refusal's own words."""
+    said = {found["word"] for found in each("word-of-code", told)}
+    made = []
+    for name in case.flags:
+        keys = [key for key in _inside(_mapping(case.flags[name])) if key in said]
+        if keys and is_option(case, name):
+            why = f"the message is about its `{keys[0]}`: give a value that the message accepts, or leave it out"
+            made.append(set_flag(case, name, None, Direction.CHANGE, why))
+    return tuple(change for change in made if change is not None)
+
+
+def _inside(value: object) -> Iterator[str]:
+    """The keys of two words and more of a mapping, those further in as well."""
+    if isinstance(value, dict):
+        for key, held in value.items():
+            if isinstance(key, str) and "_" in key and key not in _OF_EVERY:
+                yield key
+            yield from _inside(held)
+
+
+def _mapping(value: str | bool) -> object:
+    """What an option that takes a mapping was given: JSON as it is typed, or as Python prints it in a log."""
+    if not isinstance(value, str) or not value.lstrip().startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(value.encode())
+    except msgspec.DecodeError:
+        return _literal(value)
