@@ -15,9 +15,8 @@ from tests.sandbox.loads import load, loaded
 pytestmark = pytest.mark.sandbox
 # 40 blocks of 32 tokens: sixteen requests begin with a block each and grow until they throw each other out.
 SMALL_POOL = "--num-gpu-blocks-override 40 --block-size 32 --max-model-len 1024 --max-num-seqs 16"
-# One layer with one head: what a token costs, without what it costs to compute. Its weights are nobody's. In bfloat16
-# a head of that size is computed with AMX, whose first instruction ended vLLM 0.32.0's worker (SIGILL, exit code -4) on
-# a virtual machine that has it: the kernel gives a process its tiles only when it asks.
+# One layer with one head: what a token costs, without what it costs to compute. Its weights are nobody's. Not in
+# bfloat16: there its first completion ended vLLM 0.32.0's worker with SIGILL (exit code -4) on a machine with AMX.
 SMALL_MODEL = (
     "--load-format dummy --dtype float32 "
     """--hf-overrides '{"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}'"""
