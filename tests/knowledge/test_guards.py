@@ -27,8 +27,8 @@ NEWEST = Version((0, 33))
         ),
         (
             # a check of pydantic's is one of the configuration's, whose file the traceback does not have
-            "/opt/v/lib/python3.12/site-packages/pydantic/_internal/_dataclasses.py",
-            "dp_shared_memory is not supported with elastic EP.",
+            "/opt/vllm/lib/python3.12/site-packages/pydantic/_internal/_dataclasses.py",
+            "1 validation error for EngramConfig\n  Value error, dp_shared_memory is not supported with elastic EP.",
             (Decider("option", "enable-elastic-ep", "", "on", ""),),
         ),
         (f"{SITE}/entrypoints/mcp/tool_server.py", "Unknown tool search", ()),

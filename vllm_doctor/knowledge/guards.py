@@ -18,7 +18,7 @@ DecidedBy = Literal["option", "extra", "model", "request", "variable"]
 # Signs of two words before those of one.
 _SIGNS = ("is not", "not in", "is", "in", "==", "!=", ">=", "<=", ">", "<", "on", "off")
 # Fewer letters of a sentence are no sign of it.
-_LETTERS = 8
+_LETTERS, _LETTERS_WITHIN = 8, 20
 
 
 class Decider(NamedTuple):
@@ -43,7 +43,8 @@ class GuardedRaise(NamedTuple):
 def guard(file: str, message: str, at: Version | None) -> GuardedRaise | None:
     """The refusal of vLLM's that a message is, by the file that raised it. Of an unknown release the newest."""
     path = _in_vllm(file)
-    told = [(pieces, name) for name, pieces in _of_file(path) if _is_said(pieces, message)]
+    within = path.endswith("/")
+    told = [(pieces, name) for name, pieces in _of_file(path) if _is_said(pieces, message, within=within)]
     if not told:
         return None
     pieces, name = max(told, key=lambda row: sum(map(len, row[0])))
@@ -54,8 +55,9 @@ def guard(file: str, message: str, at: Version | None) -> GuardedRaise | None:
 
 def _in_vllm(file: str) -> str:
     """`…/vllm/config/cache.py` → `vllm/config/cache.py`; a check of pydantic's is one of the configuration's."""
-    start = file.rfind("/vllm/")
-    return file[start + 1 :] if start >= 0 else "vllm/config/"
+    inside = f"/{file.rpartition('-packages/')[2]}"  # an environment may itself lie in a folder of that name
+    start = inside.rfind("/vllm/")
+    return inside[start + 1 :] if start >= 0 else "vllm/config/"
 
 
 @cache
@@ -68,9 +70,11 @@ def _of_file(path: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     )
 
 
-def _is_said(pieces: tuple[str, ...], message: str) -> bool:
-    """Does a message have a sentence's fixed pieces, in their order and from its beginning?"""
-    if not message.startswith(pieces[0]) or sum(c.isalpha() for piece in pieces for c in piece) < _LETTERS:
+def _is_said(pieces: tuple[str, ...], message: str, *, within: bool) -> bool:
+    """Does a message have a sentence's fixed pieces, in their order and from its beginning? `within`: or behind what
+    pydantic writes before it, where fewer words are no sign of it."""
+    letters = sum(c.isalpha() for piece in pieces for c in piece)
+    if letters < (_LETTERS_WITHIN if within else _LETTERS) or not (within or message.startswith(pieces[0])):
         return False
     at = 0
     for piece in pieces:

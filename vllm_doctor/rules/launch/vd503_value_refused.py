@@ -14,6 +14,7 @@ from vllm_doctor.rules.gates.named_fault import exception_line, named, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB, ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
+from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import answer_of, layer
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, asks_by_name, packages
@@ -102,6 +103,7 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     message = excerpt.said(without("exception-head", without("pydantic-tail", said)))
     changes = accepted_value(case, fault)
+    changes = changes if any(changes) or named_by_message(fault) else decided(case, fault)
     # A check of the configuration that names no option may be about the model's files as well.
     likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(
