@@ -14,11 +14,11 @@ from functools import cache
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import Record, history
-from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention
+from vllm_doctor.plan.support.asked_facts import FactTest
 
 # The questions that a launch can ask, in the order in which one is told: what a reader would change first.
 _ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability")
@@ -31,19 +31,6 @@ _KINDS = frozenset({"full", "sliding", "chunked"})
 _SHORT = {"half": "float16", "float": "float32"}
 
 _Facts = Mapping[str, object]
-
-
-class _Question(OptionTest):
-    """The names in a backend's answers, as one kind of layer has them."""
-
-    def __init__(self, facts: _Facts) -> None:
-        self.facts = facts
-
-    def named(self, name: str) -> object:
-        return self.facts.get(name, UNKNOWN)
-
-    def shown(self, name: str) -> str:
-        return name
 
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
@@ -122,7 +109,7 @@ def _possible(records: Sequence[Record], answers: Sequence[tuple[str, ...]], fac
 
 def _tried(facts: _Facts, version: Version) -> Iterator[str]:
     """The backends that the release may try, each once, in its order."""
-    table, ask = history("kernels", "attention_order"), _Question(facts)
+    table, ask = history("kernels", "attention_order"), FactTest(facts)
     names: dict[str, None] = {}
     for condition in table.names():
         if table.exists(condition, version) and ask.value(_tree(condition)) is not False:
@@ -144,7 +131,7 @@ def _sure(record: Record, facts: _Facts) -> bool:
 def _answers(record: Record, facts: _Facts) -> Iterator[tuple[str, object]]:
     """A backend's answers to what is asked; to a question that it has no test of the answer is yes."""
     takes = record.get("takes")
-    ask = _Question(facts)
+    ask = FactTest(facts)
     for question in _ASKED:
         if question in facts and isinstance(takes, Mapping) and question in takes:
             yield question, ask.value(_tree(str(takes[question])))

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
+from vllm_doctor.knowledge.parser.combinations import UNKNOWN
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
@@ -22,6 +22,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.named import ModuleNames
+from vllm_doctor.plan.support.asked_facts import FactTest
 from vllm_doctor.plan.terms.matrices import layer_matrices
 
 _METHOD = "compressed-tensors"
@@ -39,19 +40,6 @@ _BY_INPUTS = frozenset({"naive-quantized", "int-quantized", "float-quantized", "
 _ALL_INPUTS = as_version("0.10.2")
 
 
-class _Group(OptionTest):
-    """The names of a release's choice, as one group has them."""
-
-    def __init__(self, facts: Mapping[str, object]) -> None:
-        self.facts = facts
-
-    def named(self, name: str) -> object:
-        return self.facts.get(name, UNKNOWN)
-
-    def shown(self, name: str) -> str:
-        return name
-
-
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """One refusal, for the first group of linear layers that has no scheme."""
     config = a.quantization
@@ -65,7 +53,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         return
     for key in _used(a, s.version):
         facts = _facts(config, key, s.version, gpu.capability if gpu is not None else None)
-        ask = _Group(facts)
+        ask = FactTest(facts)
         if all(ask.value(_tree(test)) is False for test in tests):
             yield Refusal("quantization_config", _shown(facts), f"a scheme that {s.version} has for linear layers")
             return
