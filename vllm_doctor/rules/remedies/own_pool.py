@@ -43,7 +43,7 @@ def _fewer_blocks(case: Case) -> Change | None:
 
 
 def _of_metal(case: Case) -> tuple[Change | None, ...]:
-    why = "the GPU works in the memory of the whole Mac: memory that other programs hold is missing to it"
+    why = "the GPU uses the memory of the whole Mac, so other programs leave less of it to the model"
     others = thing(ChangeKind.OS, "other-programs", Direction.STOP, why, command=_MOST_USED)
     told = case.env(_METAL_SHARE)
     now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
