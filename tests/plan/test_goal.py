@@ -165,6 +165,14 @@ def test_each_row_has_its_launch_and_the_list_is_short(say):
     assert "more with --explain" not in every
 
 
+def test_cards_of_one_generation_and_size_are_one_row(say):
+    _, told = say("--goal", "context=32k,concurrency=16")
+    rows = told.split("\n\n")
+    (h100,) = (row for row in rows if "H100 80GB HBM3" in row)
+    assert h100.splitlines()[1] == "  or       NVIDIA H100 80GB HBM3, NVIDIA H800"
+    assert "H100 NVL" not in h100, "94 GiB are not 80"
+
+
 def test_the_rest_of_the_launch_stays(ask):
     launch = ("VLLM_USE_V2_MODEL_RUNNER=0", "vllm", "serve", "m", "--kv-cache-dtype", "fp8", "--max-num-seqs", "3")
     _, goal = ask("context=32k,concurrency=16", launch=launch)

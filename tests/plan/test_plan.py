@@ -109,6 +109,43 @@ def test_the_workload_sets_the_length(model):
     assert (choice.launch["max-model-len"], choice.launch["max-num-seqs"]) == (6000 // 1, 40)
 
 
+@pytest.mark.parametrize(("requests", "short"), [(6, False), (7, True)])
+def test_a_workload_that_is_not_held_is_said_in_the_first_line(model, requests, short, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
+    asked += ["--context", "65536", "--concurrency", str(requests), "--", "vllm", "serve", "m"]
+    assert command(*asked) == 0
+    told = capsys.readouterr().out
+    assert (told.splitlines()[0].endswith(": starts, but does not hold the workload")) is short
+    assert (f"  short    of the workload's {requests} requests at once it holds 6.9: the others wait" in told) is short
+    assert (f"--goal context=65536,concurrency={requests} names cards that hold it all" in told) is short
+    assert command("--format", "json", *asked) == 0
+    held = json.loads(capsys.readouterr().out)["workload"]
+    assert held == {"requests": requests, "held": 6.98}
+
+
+def test_a_launch_that_takes_shorter_requests_than_the_workload_says_so(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "L4", "--model-config", model(LLAMA_8B), "--context", "131072"]
+    assert command(*asked, "--", "vllm", "serve", "m", "--max-model-len", "131072") == 1
+    told = capsys.readouterr().out
+    assert "  short    of the workload's 131072 tokens it takes 59904: a longer request is refused" in told
+    assert "--goal context=131072,concurrency=1 names cards that hold it all" in told
+
+
+def test_a_change_that_is_too_short_for_the_workload_says_so(model, capsys):
+    asked = [
+        "--vllm-version",
+        "0.33.0",
+        "--gpu",
+        "L4",
+        "--model-config",
+        model({**LLAMA_8B, "num_hidden_layers": 64}),
+        "--context",
+        "131072",
+    ]
+    assert command(*asked, "--", "vllm", "serve", "m") == 1
+    assert ", less than the workload's 131072 tokens:" in capsys.readouterr().out
+
+
 def test_weights_that_need_two_cards_get_two(model):
     big = {
         **LLAMA_8B,

@@ -206,6 +206,7 @@ def _one(o: PlanOptions) -> Exit:
         () if fits or (choice is not None and not stopgap and not o.explain) else hardware(plan),
         left(plan, choice.launch) if choice is not None and (o.json or o.explain) else (),
         None if fits or choice is not None else _in_four_bits(plan, o, profile),
+        _workload(o),
     )
     if o.json:
         import json

@@ -16,6 +16,8 @@ from vllm_doctor.render.plan_launch import pasted
 
 # Rows of the short list, beside the first of a format that is not among them; --explain and JSON have all.
 SHORT = 6
+# Cards whose memory differs by no more than this part of it are told as one.
+_SAME = 0.02
 
 
 class Reached(msgspec.Struct, frozen=True):
@@ -91,11 +93,11 @@ def text(r: Reached, *, explain: bool = False) -> str:
             *_without_loss(rows),
             "  certain to start; requests: how many the KV cache holds at the low end of the range and in its middle",
         ]
-        shown = rows if explain else _short(rows)
-        for row in shown:
-            lines += ["", *_told(row)]
-        if len(rows) > len(shown):
-            lines += ["", f"  {len(rows) - len(shown)} more with --explain"]
+        shown = [[row] for row in rows] if explain else _short(rows)
+        for row, *alike in shown:
+            lines += ["", *_told(row, alike)]
+        if (more := len(rows) - sum(map(len, shown))) > 0:
+            lines += ["", f"  {more} more with --explain"]
     if r.notes:
         lines += ["", *(f"  note: {n}" for n in r.notes)]
     return "\n".join(visible(line) for line in lines) + "\n"
@@ -111,18 +113,30 @@ def _without_loss(rows: Sequence[SetUp]) -> list[str]:
     return []
 
 
-def _short(rows: Sequence[SetUp]) -> list[SetUp]:
-    """The first of each kind of card and format, where no prices say which are of interest; each format once."""
-    first: dict[tuple[str, str], SetUp] = {}
+def _alike(row: SetUp, other: SetUp) -> bool:
+    """Do two cards of one generation and size give the same answer?"""
+    return (row.count, row.format, row.card.capability) == (other.count, other.format, other.card.capability) and abs(
+        row.memory_gib - other.memory_gib
+    ) < _SAME * row.memory_gib
+
+
+def _short(rows: Sequence[SetUp]) -> list[list[SetUp]]:
+    """The first of each kind of card and format with those that are like it; each format once. Where prices are given,
+    each card of its own."""
+    kept: list[list[SetUp]] = []
     for row in rows:
-        first.setdefault((row.card.name if row.price is not None else row.card.template, row.format.name), row)
-    kept = list(first.values())[:SHORT]
-    there = {row.format for row in kept}
+        if row.price is not None:
+            kept.append([row])
+        elif (group := next((g for g in kept if _alike(g[0], row)), None)) is not None:
+            group.append(row)
+        elif all((g[0].card.template, g[0].format) != (row.card.template, row.format) for g in kept):
+            kept.append([row])
+    there = {group[0].format for group in kept[:SHORT]}
     missing = dict.fromkeys(row.format for row in rows if row.format not in there)
-    return kept + [next(row for row in rows if row.format == fmt) for fmt in missing]
+    return kept[:SHORT] + [next(g for g in kept if g[0].format == fmt) for fmt in missing]
 
 
-def _told(row: SetUp) -> list[str]:
+def _told(row: SetUp, alike: Sequence[SetUp] = ()) -> list[str]:
     p = row.predicted
     each = " on each GPU" if row.count > 1 else ""
     price = "" if row.price is None else f", {row.price:g} an hour"
@@ -131,6 +145,7 @@ def _told(row: SetUp) -> list[str]:
     pool = "" if p.available_kv_gib is None else f", KV cache {p.available_kv_gib:.2f}"
     return [
         f"  {row.count} × {row.card.name}, {row.format.name}: {row.memory_gib:.0f} GiB{nameplate}{price}",
+        *([f"  or       {', '.join(other.card.name for other in alike)}"] if alike else []),
         f"  holds    {held}; weights {p.weights_gib:.2f}{pool} GiB{each}",
         *pasted(row.planner.line, row.planner),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import floor
+
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
 from vllm_doctor.plan.prediction.record import Prediction
@@ -26,6 +28,8 @@ def _remedies(plan: Plan) -> list[str]:
         *([] if first.length is None else [f"--max-model-len {first.length}"]),
     ]
     with_ = f", each with {' '.join(beside)}" if beside else ""
+    if first.length is not None and plan.work.context is not None and first.length < plan.work.context:
+        with_ += f", less than the workload's {plan.work.context} tokens"
     lines = ["", f"  each of these alone lets it start{with_}:"]
     options = [f"--{r.flag} {r.value}" for r in remedies]
     wide = max(map(len, options))
@@ -49,7 +53,8 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
             return []
         if plan.predicted.sizes_only:
             return []
-        return ["", f"  no launch is recommended on these cards: {_instead(plan)}"]
+        goal = [f"  {_goal(plan)} names cards and formats that hold the workload"] if plan.work.context else []
+        return ["", f"  no launch is recommended on these cards: {_instead(plan)}", *goal]
     if not explain and _to_run(plan):
         return []  # the launch to paste stands above; its reasons are for who asks
     lines = ["", "  recommended"]
@@ -74,6 +79,31 @@ def _held(p: Prediction) -> str:
     return held + _of_ranks(p)
 
 
+def _short(plan: Plan) -> list[str]:
+    """What of the workload the launch to paste does not hold, and what finds cards that do."""
+    held, work, length = plan.requests_held, plan.work, plan.told.length
+    lines = []
+    if work.context is not None and work.mean_tokens is None and length < work.context:
+        lines.append(f"of the workload's {work.context} tokens it takes {length}: a longer request is refused")
+    if held is not None and work.concurrency is not None and held < work.concurrency:
+        waiting = "the others wait, or are preempted"
+        lines.append(
+            f"of the workload's {work.concurrency} requests at once it holds {floor(10 * held) / 10:.1f}: {waiting}"
+        )
+    if not lines:
+        return []
+    return [
+        *(f"  {'short' if n == 0 else '':<8} {line}" for n, line in enumerate(lines)),
+        f"           {_goal(plan)} names cards that hold it all",
+    ]
+
+
+def _goal(plan: Plan) -> str:
+    """The question that finds cards and formats for the workload."""
+    work = plan.work
+    return f"--goal context={work.context or work.mean_tokens},concurrency={work.concurrency or 1}"
+
+
 def _of_ranks(p: Prediction) -> str:
     """Each data-parallel rank has a pool of its own."""
     count = p.settings.parallel.dp
@@ -91,6 +121,7 @@ def _to_run(plan: Plan) -> list[str]:
     return [
         *pasted(line, planner),
         *([_held(p)] if p.pool is not None else []),
+        *_short(plan),
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
         *_longest(plan, low),
     ]
@@ -236,6 +267,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         f"vLLM {s.version} on {who}"
         + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
         + f": {verdict_in_words(p)}"
+        + (", but does not hold the workload" if p.verdict == "starts" and _short(plan) else "")
     ]
     lines += _under_load(plan)
     lines += [f"  refused  {r}" for r in s.refusals]

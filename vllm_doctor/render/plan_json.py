@@ -84,6 +84,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "predicted": predicted_figures(p),
         "margin": {"available_kv_gib": margin},
         "under_load": _cured(plan),
+        "workload": {"requests": plan.work.concurrency, "held": _round(plan.requests_held)},
         "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None
         if p.widest is None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.plan.advice.recommendation import Choice, Reason
+from vllm_doctor.plan.advice.recommendation import Choice, Reason, Workload
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
@@ -24,3 +24,19 @@ class Plan(msgspec.Struct, frozen=True):
     hardware: Sequence[tuple[Card, int, Prediction]] = ()
     left: Sequence[Reason] = ()
     four_bits: Prediction | None = None  # the recommended launch of such a checkpoint, where this one has none
+    work: Workload = Workload()
+
+    @property
+    def told(self) -> Prediction:
+        """What the launch to paste does; where there is none, what the launch as asked does."""
+        return self.predicted if self.choice is None else self.choice.predicted
+
+    @property
+    def requests_held(self) -> float | None:
+        """How many requests of the workload the KV cache of all data-parallel ranks holds at once; None where the
+        workload does not say both how long they are and how many, or there is no such cache."""
+        p, length = self.told, self.work.mean_tokens or self.work.context
+        if length is None or self.work.concurrency is None or p.concurrency is None or p.kv_tokens is None:
+            return None
+        each = p.concurrency if length == p.length else p.kv_tokens / length
+        return each * p.settings.parallel.dp
