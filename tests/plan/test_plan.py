@@ -146,6 +146,19 @@ def test_a_change_that_is_too_short_for_the_workload_says_so(model, capsys):
     assert ", less than the workload's 131072 tokens:" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("card", "quantized", "instead"),
+    [
+        ("GTX 1080", None, "use others"),
+        ("T4", {"quant_method": "mxfp4"}, "use others, or a checkpoint in another format"),
+    ],
+)
+def test_what_a_card_cannot_run_gets_no_advice_on_memory(model, card, quantized, instead, capsys):
+    config = model(LLAMA_8B if quantized is None else {**LLAMA_8B, "quantization_config": quantized})
+    command("--vllm-version", "0.33.0", "--gpu", card, "--model-config", config, "--", "vllm", "serve", "m")
+    assert f"  no launch is recommended on these cards: {instead}\n" in capsys.readouterr().out
+
+
 def test_weights_that_need_two_cards_get_two(model):
     big = {
         **LLAMA_8B,

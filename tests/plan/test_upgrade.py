@@ -32,7 +32,7 @@ def test_each_term_stands_with_both_releases_and_the_pool_comes_first(ask):
     code, told = ask("0.28.0:0.33.0")
     assert code == Exit.OK
     assert told.splitlines()[0] == (
-        "vLLM 0.28.0 → 0.33.0: the KV cache of each GPU goes from 56.23 to 54.54 GiB; it starts"
+        "vLLM 0.28.0 → 0.33.0: the KV cache of each GPU goes from 56.23 to 54.54 GiB; with both it starts"
     )
     lines = {line[2:20].strip(): line[20:].split() for line in told.splitlines() if line.startswith("  ")}
     assert lines["graphs, charged"] == ["0.00", "0.85", "+0.85"]
@@ -68,8 +68,23 @@ def test_a_release_with_which_the_first_full_step_fails_is_a_finding(ask):
     pool = ("--kv-cache-memory-bytes", "6G", "--max-num-batched-tokens", "16384", "--max-num-seqs", "16")
     config = {**LLAMA_8B, "vocab_size": 32000}
     code, told = ask("0.18.1:0.19.0", *pool, "--enforce-eager", config=config, gpu="L4")
-    assert told.splitlines()[0].endswith("; it starts, and its first full step runs out of memory")
+    assert told.splitlines()[0].endswith("; with both it starts, and its first full step runs out of memory")
     assert code == Exit.FINDINGS
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        (40000, "with both it starts"),
+        (56000, "with 0.27.1 it starts, with 0.33.0 it does not start"),
+        (64000, "with both it does not start"),
+    ],
+)
+def test_the_first_line_says_with_which_release_it_starts(ask, length, said):
+    """110 layers: a pool of 24.54 GiB becomes one of 21.91."""
+    deep = {**LLAMA_8B, "num_hidden_layers": 110}
+    _, told = ask("0.27.1:0.33.0", "--max-model-len", str(length), config=deep)
+    assert told.splitlines()[0].endswith(f"; {said}")
 
 
 def test_the_json_has_both_plans(ask):

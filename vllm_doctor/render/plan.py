@@ -39,6 +39,11 @@ def _remedies(plan: Plan) -> list[str]:
 
 def _instead(plan: Plan) -> str:
     """What to take where no launch of this checkpoint on these cards is good."""
+    refused = {r.flag for r in plan.predicted.settings.refusals}
+    if "--gpu" in refused:
+        return "use others"
+    if "quantization_config" in refused:
+        return "use others, or a checkpoint in another format"
     four = plan.four_bits
     if four is None:
         return "use others, or a smaller or more quantized checkpoint"

@@ -64,7 +64,7 @@ def as_dict(u: Upgrade) -> dict[str, object]:
 def text(u: Upgrade) -> str:
     """The pool first, then the terms of one GPU, then why."""
     p, q = u.before, u.after
-    lines = [f"vLLM {u.old} → {u.new}: {_first(p, q)}"]
+    lines = [f"vLLM {u.old} → {u.new}: {_first(u)}"]
     lines += [f"  refused  {r}" for r in q.settings.refusals]
     lines += [f"  unknown  {d}" for d in q.settings.doubts]
     lines += [f"  depends  on {d}" for d in q.settings.depends]
@@ -87,7 +87,8 @@ def text(u: Upgrade) -> str:
     return "\n".join(visible(line) for line in lines) + "\n"
 
 
-def _first(p: Prediction, q: Prediction) -> str:
+def _first(u: Upgrade) -> str:
+    p, q = u.before, u.after
     if q.outcome == "rejected":
         return "the later release refuses the launch"
     if q.verdict == "unknown":
@@ -101,5 +102,8 @@ def _first(p: Prediction, q: Prediction) -> str:
         "fails-under-load": "it starts, and its first full step runs out of memory",
         "does-not-start": "it does not start",
         "uncertain": "it may start or not",
+        "unknown": "it cannot be predicted",
     }
-    return f"{moved}; {ends[q.verdict]}"
+    if p.verdict == q.verdict:
+        return f"{moved}; with both {ends[q.verdict]}"
+    return f"{moved}; with {u.old} {ends[p.verdict]}, with {u.new} {ends[q.verdict]}"
