@@ -92,6 +92,25 @@ def test_a_value_that_the_release_changes_before_it_asks_makes_no_refusal():
     assert not refused(EXPERTS, "--all2all-backend moonep --quantization fp8")
 
 
+NEITHER = "--all2all-backend of one of deepep_low_latency, deepep_high_throughput beside --enable-dbo"
+
+
+def test_a_value_that_the_release_may_set_is_one_of_those_that_stand_in_its_code():
+    # 0.20.2 makes pplx and naive allgather_reducescatter; 0.11.2 takes VLLM_ALL2ALL_BACKEND where no option is given.
+    for version in ("0.11.2", "0.20.2"):
+        assert ("--enable-dbo", "set", NEITHER) in refused(EXPERTS, "--enable-dbo", version)
+        assert not refused(EXPERTS, "--enable-dbo --all2all-backend deepep_low_latency", version)
+    assert ("--enable-dbo", "set", NEITHER) in refused(EXPERTS, "--enable-dbo --all2all-backend naive", "0.20.2")
+    told = settings_with(EXPERTS, {"VLLM_ALL2ALL_BACKEND": "deepep_low_latency"}, "--enable-dbo", "0.11.2")
+    assert not told  # 0.20.2 no longer reads the variable
+
+
+def settings_with(config, env, flags, version):
+    v, gpu = as_version(version), find("H100")
+    words = [*(f"{name}={value}" for name, value in env.items()), "vllm", "serve", "m", *flags.split()]
+    return resolve(parse_launch(words, v), v, arch(config), gpu, gpu.total_gib, 1).refusals
+
+
 def test_defaults_alone_are_never_refused():
     for version in ("0.8.5", "0.10.2", "0.11.0", "0.19.1", "0.25.1", "0.28.0", "0.30.0", "0.33.0"):
         assert refused(LLAMA_8B, "", version) == []

@@ -341,13 +341,19 @@ class ParallelConfig:
     adapters: bool = False
     mode: str | None = None
     ranks: int = 0
+    way: str | None = None
     @property
     def several(self):
         return self.stages > 1
     def __post_init__(self):
         if self.mode is None:
-            self.mode = "plain"
-        self.ranks = 2
+            self.mode = derived()
+        self.ranks = counted()
+        if self.way == "old":
+            self.way = "new"
+        if self.way is None:
+            self.way = envs.WAY
+        assert self.stages < 9, "too many"
 """,
             "vllm/config/vllm.py": """
 class VllmConfig:
@@ -356,6 +362,9 @@ class VllmConfig:
             self.model_config.verify_with(self.parallel_config)
         if self.parallel_config.ranks % 3 != 0 and self.parallel_config.mode == "odd":
             raise ValueError("three by three")
+        if self.parallel_config.several:
+            ways = self.parallel_config.way
+            assert ways in ["new", "newer"], "stages go another way"
         way = 1
         way = 2
         if way and self.parallel_config.several:
@@ -394,6 +403,15 @@ class LoRAConfig:
                 "defaults": {"parallel.mode": "None", "parallel.ranks": "0"},
                 "moved": ["parallel.ranks"],
                 "filled": ["parallel.mode"],
+            },
+            "not parallel.stages < 9": {
+                "options": {"parallel.stages": "stages"},
+                "defaults": {"parallel.stages": "1"},
+            },
+            "parallel.stages > 1 and (not parallel.way in ('new', 'newer'))": {
+                "options": {"parallel.stages": "stages"},
+                "defaults": {"parallel.stages": "1", "parallel.way": "None"},
+                "becomes": {"parallel.way": ["'new'", "envs.WAY"]},
             },
             "unknown or (parallel.stages > 1 and lora is not None)": {
                 "options": {"parallel.stages": "stages"},

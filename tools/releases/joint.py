@@ -1,11 +1,13 @@
-"""What a release's configuration refuses of its parts together: the tests behind its own `raise`.
+"""What a release's configuration refuses of its parts together: the tests behind its own `raise` and its `assert`.
 
 `checks.py` writes down what a class asks of its own keys as they were given. This one follows the configuration as it
 is put together: `if self.parallel_config.pipeline_parallel_size > 1: raise` is the expression
 `(parallel.pipeline_parallel_size > 1)`, behind each test that it stands behind. A name is a part of the configuration
 and its field, property or method without arguments. `unknown` stands for what is asked of anything else, so a test that
 nobody could answer "yes" is left out. With each test stand the options that its fields are made of as they were given,
-their defaults, and the names that the release may have changed before it asks (`moved`).
+their defaults, and what the release may have made of them before it asks: `becomes` has the values that it may set, the
+text of a variable of the environment (`envs.NAME`) among them; `moved` are names whose values are computed, `filled`
+those that are computed where they hold nothing.
 """
 
 from __future__ import annotations
@@ -65,8 +67,10 @@ class Joint:
         taken = {name.replace("-", "_") for name in options}
         handed = handed_on(wheel, taken)
         self.options = {f"{_part(name)}.{key}": option for name, made in handed.items() for key, option in made.items()}
-        self.moved, self.filled = _changed(wheel)
-        self.decided: set[int] = set()  # the `raise` lines behind the tests that were written down, by their nodes' ids
+        self.moved, self.filled, self.becomes = _changed(wheel)
+        self.decided: set[int] = (
+            set()
+        )  # the `raise` and `assert` lines behind the tests that were written down, by their nodes' ids
 
     def tests(self) -> dict[str, dict[str, object]]:
         """Expression → options, defaults and moved names of the fields in it."""
@@ -87,7 +91,8 @@ class Joint:
         defaults = {name: known for name in names if (known := self._default(name)) is not None}
         moved = [name for name in names if name in self.moved]
         filled = [name for name in names if name in self.filled - self.moved]
-        parts = {"options": options, "defaults": defaults, "moved": moved, "filled": filled}
+        becomes = {name: self.becomes[name] for name in names if name in self.becomes and name not in self.moved}
+        parts = {"options": options, "defaults": defaults, "moved": moved, "filled": filled, "becomes": becomes}
         return {key: value for key, value in parts.items() if value}
 
     def _default(self, name: str) -> str | None:
@@ -97,7 +102,7 @@ class Joint:
         plain = self.listed.default(default) if default is not None else None
         return plain if plain is not None and literal(plain) else None
 
-    def _of(self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int) -> Iterator[tuple[str, ast.Raise]]:
+    def _of(self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int) -> Iterator[tuple[str, ast.stmt]]:
         behind = list(behind)
         for line in lines:
             match line:
@@ -121,6 +126,9 @@ class Joint:
                         behind.append(f"(not {test})")
                 case ast.With(body=body):
                     yield from self._of(body, behind, here, depth)
+                case ast.Assert(test=asked):
+                    test = self._written(asked, here)
+                    yield _and([*behind, f"(not {test})"]), line
                 case ast.Raise():
                     if behind:
                         yield _and(behind), line
@@ -139,7 +147,7 @@ class Joint:
 
     def _called(
         self, called: ast.Attribute, behind: list[str], here: _Here, depth: int
-    ) -> Iterator[tuple[str, ast.Raise]]:
+    ) -> Iterator[tuple[str, ast.stmt]]:
         of = self._written(called.value, here)
         part = "" if of == "self" else of
         function = self.functions.get(part, {}).get(called.attr)
@@ -282,6 +290,8 @@ def _fold(node: ast.expr) -> ast.expr:
                     parts |= {ast.unparse(p): p for p in part.values}
                 else:
                     parts[ast.unparse(part)] = part
+            if any(ast.unparse(_fold(_no(part))) in parts for part in parts.values()):
+                return ast.Constant(ends)  # a test and its contrary
             kept = list(parts.values())
             return ast.BoolOp(op, kept) if len(kept) > 1 else kept[0] if kept else ast.Constant(not ends)
         case _:
@@ -292,30 +302,50 @@ def _no(node: ast.expr) -> ast.expr:
     return ast.UnaryOp(ast.Not(), node)
 
 
-def _changed(wheel: Wheel) -> tuple[frozenset[str], frozenset[str]]:
-    """Names (part.field) that some line of the start may set: whatever they hold, and where they hold nothing."""
+def _changed(wheel: Wheel) -> tuple[frozenset[str], frozenset[str], dict[str, list[str]]]:
+    """Names (part.field) that some line of the start may set: to what is computed, whatever they hold, and where they
+    hold nothing; and to which values that stand there."""
     moved: set[str] = set()
     filled: set[str] = set()
+    becomes: dict[str, list[str]] = {}
     for path in wheel.paths(_CHANGES):
         for node in wheel.tree(path).body:
             own = _part(node.name) if isinstance(node, ast.ClassDef) and node.name.endswith("Config") else None
-            for target, behind in _set(node, ()):
+            for target, value, behind in _set(node, ()):
                 of, field_name = ast.unparse(target.value), target.attr
                 found = re.fullmatch(r"(?:.*\.)?(\w+)_config", of)
                 part = found[1] if found else own if of == "self" else None
-                if part is not None:
-                    empty = any(
-                        f"{of}.{field_name} is None" in test or test == f"not {of}.{field_name}" for test in behind
-                    )
-                    (filled if empty else moved).add(f"{part}.{field_name}")
-    return frozenset(moved), frozenset(filled)
+                if part is None:
+                    continue
+                name, plain = f"{part}.{field_name}", _plain(value)
+                if plain is not None:
+                    becomes.setdefault(name, []).append(plain)
+                    continue
+                empty = any(f"{of}.{field_name} is None" in test or test == f"not {of}.{field_name}" for test in behind)
+                (filled if empty else moved).add(name)
+    return frozenset(moved), frozenset(filled), {name: sorted(set(made)) for name, made in becomes.items()}
 
 
-def _set(node: ast.AST, behind: tuple[str, ...]) -> Iterator[tuple[ast.Attribute, tuple[str, ...]]]:
-    """Each field that is set within a node, and the tests that this stands behind."""
+def _plain(value: ast.expr | None) -> str | None:
+    """A value as it stands there: a constant, a member of a listed enum, or a variable of the environment."""
+    match value:
+        case ast.Constant(value=bool() | int() | float() | str() | None):
+            return repr(value.value)
+        case ast.Attribute(value=ast.Name(id=name), attr=member) if name in _ENUMS:
+            return repr(member)
+        case ast.Attribute(value=ast.Name(id="envs"), attr=member):
+            return f"envs.{member}"
+        case _:
+            return None
+
+
+def _set(node: ast.AST, behind: tuple[str, ...]) -> Iterator[tuple[ast.Attribute, ast.expr | None, tuple[str, ...]]]:
+    """Each field that is set within a node, to what (None where it is computed), and the tests that this stands
+    behind."""
     targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
     if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
-        yield from ((target, behind) for target in targets if isinstance(target, ast.Attribute))
+        value = None if isinstance(node, ast.AugAssign) else node.value
+        yield from ((target, value, behind) for target in targets if isinstance(target, ast.Attribute))
     for child in ast.iter_child_nodes(node):
         inside = isinstance(node, ast.If) and child in node.body
         yield from _set(child, (*behind, ast.unparse(node.test)) if inside else behind)  # type: ignore[attr-defined]

@@ -46,6 +46,15 @@ _SIGNS: dict[type[ast.cmpop], tuple[str, Callable[[Any, Any], bool]]] = {
     ast.NotIn: ("of one of {}", lambda one, many: one not in many),
 }
 
+_PAIRS: tuple[tuple[type[ast.cmpop], type[ast.cmpop]], ...] = (
+    (ast.Lt, ast.GtE),
+    (ast.LtE, ast.Gt),
+    (ast.Eq, ast.NotEq),
+    (ast.Is, ast.IsNot),
+    (ast.In, ast.NotIn),
+)
+_CONTRARY = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
+
 
 def broken(values: Mapping[str, object], at: Version, *, of: str = "") -> Iterator[BrokenCheck]:
     """The release's tests that hold for what was given: of the options (`values` has their names with underscores and
@@ -247,6 +256,8 @@ def _instead(node: ast.expr, ask: OptionTest) -> str:
             return ask.wanted(ast.unparse(name), holds=False)
         case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=low, comparators=[ast.Name(id=name), high])):
             return f"{ask.shown(name)} from {ask.value(low)} to {ask.value(high)}"
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(left=one, ops=[op], comparators=[other])):
+            return _instead(ast.Compare(one, [_CONTRARY[type(op)]()], [other]), ask)
         case ast.Name() | ast.Attribute() as name:
             return ask.wanted(ast.unparse(name), holds=False)
         case ast.Compare(left=ast.Name() | ast.Attribute() as name, ops=[op], comparators=[other]):

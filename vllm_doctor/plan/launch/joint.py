@@ -2,7 +2,8 @@
 options as given, of the model, and of what the plan settles.
 
 A test names parts of the configuration: `parallel.enable_eplb and (not parallel.enable_expert_parallel)`. What nobody
-knows makes no refusal: a value that the release may change before it asks, a default that it computes, a method.
+knows makes no refusal: a value that the release computes before it asks, a default that it computes, a method. Where it
+may only set one of a few values that stand in its code, the test must hold for what was given and for each of them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import ast
 import json
 from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cache
+from itertools import product
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.gpus import Card
@@ -49,7 +51,9 @@ class _Launch(OptionTest):
     def __init__(self, record: Mapping[str, object], flags: Mapping[str, str | bool], facts: Mapping[str, object]):
         self.options, self.defaults = _table(record, "options"), _table(record, "defaults")
         self.moved, self.filled = _listed(record, "moved"), _listed(record, "filled")
+        self.becomes = _table(record, "becomes")
         self.flags, self.facts = flags, facts
+        self.taken: Mapping[str, object] = {}  # of the values that a name may have, the one that is asked now
         self.version: Version = facts["version"]  # type: ignore[assignment]
 
     def option(self, name: str) -> str | None:
@@ -70,6 +74,8 @@ class _Launch(OptionTest):
         part, _, key = name.partition(".")
         if name in self.facts:
             return self.facts[name]
+        if name in self.taken:
+            return self.taken[name]
         if part == "platform":
             return True if key in _CUDA else False if key in _OTHERS else UNKNOWN
         if not key:
@@ -86,6 +92,21 @@ class _Launch(OptionTest):
             return UNKNOWN
         found = versions.literal(self.defaults[name])
         return UNKNOWN if isinstance(found, versions.Expression) else found
+
+    def holds(self, tree: ast.expr, env: Mapping[str, str]) -> bool:
+        """Does a test hold, whatever the release makes of the names in it?"""
+        names = [name for name in self.becomes if name not in self.facts]
+        ways = [[self.named(name), *(_set_to(text, env, self.version) for text in self._texts(name))] for name in names]
+        for way in product(*ways):
+            self.taken = dict(zip(names, way, strict=True))
+            if self.value(tree) is not True:
+                return False
+        self.taken = {}
+        return True
+
+    def _texts(self, name: str) -> list[str]:
+        found = self.becomes[name]
+        return [str(text) for text in found] if isinstance(found, list) else []
 
     def shown(self, name: str) -> str:
         if name in _WORDS:
@@ -145,6 +166,7 @@ def refusals(
     version: Version,
     facts: Mapping[str, object],
     *,
+    env: Mapping[str, str] | None = None,
     gpu: Card | None = None,
     told: Set[str] = frozenset(),
 ) -> Iterator[Refusal]:
@@ -157,7 +179,7 @@ def refusals(
     for number in sorted({number for option in flags for number in asked_of.get(option, ())}):
         test, record, _ = tests[number]
         launch, tree = _Launch(record, flags, facts), _tree(test)
-        if launch.value(tree) is True:
+        if launch.holds(tree, env or {}):
             names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
             if names and told.isdisjoint(f"--{launch.option(name)}" for name in names):
                 yield launch.refusal(tree, min(names, key=lambda name: "." not in name))
@@ -202,6 +224,19 @@ def _names(tree: ast.expr) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in _ASKED_FOR):
             yield ast.unparse(node)
+
+
+def _set_to(text: str, env: Mapping[str, str], version: Version) -> object:
+    """What a release sets a name to, by its text: a value, or what a variable of the environment holds."""
+    of, _, name = text.partition(".")
+    if of != "envs":
+        return ast.literal_eval(text)
+    table = history("environment", "environment")
+    standard = table.value(name, version).get("default") if table.exists(name, version) else None
+    default = versions.literal(str(standard)) if standard is not None else UNKNOWN
+    if isinstance(default, versions.Expression):
+        return UNKNOWN
+    return default if name not in env else env[name] if isinstance(default, str) else UNKNOWN
 
 
 def _table(record: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -208,6 +208,7 @@ def resolve(  # noqa: PLR0917
             **joint.of_model(arch, quant),
             **joint.of_environment(env),
         },
+        env=env,
         gpu=gpu,
         told={one.flag for one in refusals},
     )
