@@ -294,11 +294,16 @@ def test_experts_take_a_part_of_a_wide_step_at_once_to_0_16(version, tokens):
 
 
 def test_ranks_that_share_experts_hold_the_hidden_states_of_all_of_them():
-    alone = peak(EXPERTS, "--max-model-len 4096 -dp 4", "0.19.0")
-    shared = peak(EXPERTS, "--max-model-len 4096 -dp 4 --enable-expert-parallel", "0.19.0")
+    """Whole experts on each, or a part of each one's width: the tokens of all ranks come to either."""
+    alone = peak(EXPERTS, "--max-model-len 4096", "0.19.0")
+    parts = peak(EXPERTS, "--max-model-len 4096 -dp 4", "0.19.0")
+    whole = peak(EXPERTS, "--max-model-len 4096 -dp 4 --enable-expert-parallel", "0.19.0")
     name = "all ranks' hidden states"
     assert name not in {t.name for t in alone.terms}
-    assert {t.name: t.bytes for t in shared.terms}[name] == 2 * 4 * 8192 * EXPERTS["hidden_size"] * 2
+    for shared in (parts, whole):
+        assert {t.name: t.bytes for t in shared.terms}[name] == 2 * 4 * 8192 * EXPERTS["hidden_size"] * 2
+    size = {t.name: t.bytes for t in parts.terms}["MoE workspace"]
+    assert size == 4 * 8192 * 8 * 2 * (2048 + 2048), "768 / 4 is below the hidden size"
 
 
 def test_experts_of_a_direct_marlin_call_keep_no_workspace():

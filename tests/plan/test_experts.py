@@ -60,6 +60,8 @@ del LINEAR["num_experts"], LINEAR["moe_intermediate_size"], LINEAR["num_experts_
     [
         (NARROW, "-tp 2", "H100", True),  # Marlin has 46 scales for 744 inputs
         (NARROW, "-tp 2 --enable-expert-parallel", "H100", False),
+        (NARROW, "-dp 2", "H100", True),  # the width of each expert is split among data-parallel ranks as well
+        (NARROW, "-dp 2 --enable-expert-parallel", "H100", False),
         (NARROW, "", "H100", False),
         (NARROW, "-tp 2", "B200", False),  # another kernel, of which this was not read
         (MODELOPT, "-tp 2", "H100", False),
@@ -70,7 +72,8 @@ del LINEAR["num_experts"], LINEAR["moe_intermediate_size"], LINEAR["num_experts_
 )
 def test_a_rank_holds_whole_groups_of_nvfp4(config, launch, card, ends):
     a, s, gpu = settings(config, launch, "0.25.1", card)
-    found = [r for r in judge(a, s, gpu).refusals if r.flag == "--tensor-parallel-size"]
+    asked = "--data-parallel-size" if "-dp" in launch else "--tensor-parallel-size"
+    found = [r for r in judge(a, s, gpu).refusals if r.flag == asked]
     assert len(found) == ends
 
 

@@ -110,11 +110,11 @@ def test_latents_are_made_keys_and_values_of_but_for_sparse_attention(indexer_to
         (step(), False, 2 * 10 * 3 * (100 + 140)),
         (step(tp=2), False, 2 * 10 * 3 * (100 + 100)),
         (step(tp=2, expert=True), False, 2 * 10 * 3 * (100 + 140)),
-        (step(dp=4), False, 2 * 10 * 3 * (100 + 140)),
+        (step(dp=4), False, 2 * 40 * 3 * (100 + 100)),
         (step(dp=4, expert=True), False, 2 * 40 * 3 * (100 + 140)),
         (step(), True, 2 * 10 * 3 * (140 + 70)),
         (step(tp=2), True, 2 * 10 * 3 * (100 + 35)),
-        (step(dp=4, expert=True), True, 2 * 10 * 3 * (140 + 70)),
+        (step(dp=4, expert=True), True, 2 * 40 * 3 * (140 + 70)),
         (step(tokens=40_000), False, 2 * 40_000 * 3 * (100 + 140)),
     ],
 )
@@ -130,12 +130,12 @@ def test_what_ranks_hand_each_other() -> None:
     handed = activation._hand_over(DENSE, step(pp=2))
     assert handed is not None
     assert handed.bytes == 2 * 10 * 2 * 100
-    assert activation._gathered(with_experts(), step(dp=4)) is None
     assert activation._gathered(with_experts(), step(expert=True)) is None
     assert activation._gathered(DENSE, step(dp=4, expert=True)) is None
-    gathered = activation._gathered(with_experts(), step(dp=4, expert=True))
-    assert gathered is not None
-    assert gathered.bytes == 2 * 40 * 100 * 2
+    for s in (step(dp=4), step(dp=4, expert=True)):
+        gathered = activation._gathered(with_experts(), s)
+        assert gathered is not None
+        assert gathered.bytes == 2 * 40 * 100 * 2
 
 
 @pytest.mark.parametrize(

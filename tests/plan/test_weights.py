@@ -126,6 +126,26 @@ def test_experts_spread_whole_under_expert_parallel():
     assert whole == pytest.approx(split, rel=0.01)
 
 
+def test_data_parallel_ranks_share_each_experts_width_as_tensor_parallel_ones_do():
+    """fused_moe/config.py: two ranks hold half of the experts' bytes each, whole ones or half of the width of all."""
+    a = arch(
+        {
+            **LLAMA_8B,
+            "architectures": ["Qwen3MoeForCausalLM"],
+            "model_type": "qwen3_moe",
+            "num_experts": 64,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 1024,
+        }
+    )
+    fmt = scheme(a.quantization, None, 2)
+    width, whole, one = (
+        rank_weights(a, fmt, par, 0, TARGET) for par in (Parallel(dp=2), Parallel(dp=2, expert=True), Parallel())
+    )
+    assert width == whole
+    assert one - width == 32 * 64 * 3 * 1024 * 4096 * 2 // 2
+
+
 def test_yarn_stretches_the_four_lengths_of_multimodal_rope():
     rope = {"mrope_section": [11, 11, 10], "rope_type": "yarn", "factor": 3.0, "original_max_position_embeddings": 1000}
     plain = {"mrope_section": [11, 11, 10], "rope_type": "default"}

@@ -35,6 +35,12 @@ class Parallel(msgspec.Struct, frozen=True):
         return self.tp * self.pp * self.local
 
     @property
+    def width_split(self) -> int:
+        """Ranks that share the width of each expert: without expert parallel all tensor and data parallel ranks are
+        one tensor parallel group for them (fused_moe/config.py flatten_tp_across_dp, in 0.8.2 layer.py)."""
+        return 1 if self.expert else self.tp * self.dp
+
+    @property
     def expert_split(self) -> int:
         """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
         return self.tp * self.dp if self.expert else self.tp

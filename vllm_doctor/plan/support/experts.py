@@ -8,6 +8,7 @@ from vllm_doctor.knowledge.generations import BLACKWELL, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import NVFP4, scheme
@@ -75,21 +76,25 @@ def _asked(a: Architecture, s: Settings) -> Iterator[Refusal]:
         )
 
 
+def _splitting(par: Parallel) -> tuple[str, str]:
+    """The option by which ranks share each expert's width."""
+    return ("--tensor-parallel-size", str(par.tp)) if par.tp > 1 else ("--data-parallel-size", str(par.dp))
+
+
 def _cut_scales(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
     """NVFP4 experts of which a rank holds a part of a group: their scales are counted in whole groups alone (modelopt
     and compressed_tensors_moe create_weights: size // group), so that Marlin, which runs them below compute capability
     10.0, finds too few of them for the inputs (up to 0.20 its repack takes no such size at all)."""
     par = s.parallel
-    if a.moe is None or par.expert or par.tp == 1 or a.moe.width % par.tp or (gpu.capability or 0) >= BLACKWELL:
+    if a.moe is None or par.width_split == 1 or a.moe.width % par.width_split or (gpu.capability or 0) >= BLACKWELL:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
     layer = min(a.moe.layers, default=0)
     form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
-    each, group = a.moe.width // par.tp, NVFP4.group or 1
+    each, group = a.moe.width // par.width_split, NVFP4.group or 1
     if form == NVFP4 and each % group:
         yield Refusal(
-            "--tensor-parallel-size",
-            str(par.tp),
+            *_splitting(par),
             f"--enable-expert-parallel, or groups of {group} whole on each rank: the {a.moe.width} inputs of down_proj "
             f"give {each}",
         )
@@ -105,18 +110,17 @@ def _for_few_tokens(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """Packed experts of which a rank holds no multiple of 128: Marlin stands back, and the kernel that takes few tokens
     raises when the smallest graphs are captured. Without graphs the start goes well, and the first request raises."""
     par = s.parallel
-    if a.moe is None or not s.does.packed_experts_by_wna16 or s.eager or par.expert or a.moe.width % par.tp:
+    if a.moe is None or not s.does.packed_experts_by_wna16 or s.eager or par.expert or a.moe.width % par.width_split:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
     layer = min(a.moe.layers, default=0)
     form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
     if fmt.name not in _PACKED or form.bits != 4 or form.name == "mxfp4" or form.group not in _GROUPS:
         return
-    each = a.moe.width // par.tp
+    each = a.moe.width // par.width_split
     if each % max(_MARLIN, form.group) and each % _FEW_TOKENS:
         yield Refusal(
-            "--tensor-parallel-size",
-            str(par.tp),
+            *_splitting(par),
             f"a size that splits the {a.moe.width} inputs of down_proj of the experts into multiples of {_FEW_TOKENS}: "
             f"moe_wna16's kernel for few tokens takes no other; with {each} for each rank the capture of graphs fails",
         )

@@ -26,11 +26,18 @@ _REFINED = 32
 
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, for the first matrix that cannot be split; none for one card."""
-    if s.parallel.tp == 1 or s.gguf is not None:
+    par = s.parallel
+    if s.gguf is not None or (par.tp == 1 and (a.moe is None or par.width_split == 1)):
         return
     asked = (s.quantization, s.element, s.gguf)
-    why = _first(a, asked, s.parallel, s.does)
+    why = _first(a, asked, par, s.does)
     if why is None:
+        return
+    if par.dp > 1 and not par.expert and _first(a, asked, replace(par, expert=True), s.does) is None:
+        together = f"each expert is split among {par.width_split} ranks, data parallel ones too"
+        yield Refusal(
+            "--data-parallel-size", str(par.dp), f"--enable-expert-parallel, or a size that splits {why}: {together}"
+        )
         return
     good = [n for n in range(1, s.parallel.tp) if _splits(a, asked, replace(s.parallel, tp=n), s.does)]
     needed = f"a size that splits {why}"

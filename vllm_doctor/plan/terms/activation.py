@@ -161,17 +161,17 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
     moe = a.moe
     if moe is None:
         return None
-    tokens = s.batched * (s.parallel.dp if s.parallel.expert else 1)
-    if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_32768:
-        tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 32768)
-    width, hidden = moe.width if s.parallel.expert else moe.width // s.parallel.tp, moe.inputs(a.hidden)
+    tokens = s.batched * s.parallel.dp
+    width, hidden = moe.width // s.parallel.width_split, moe.inputs(a.hidden)
     if direct:
         return Term(
             "MoE workspace",
-            s.element * s.batched * moe.top_k * (max(2 * width, hidden) + width),
-            f"{s.batched} × {moe.top_k} × (max({2 * width}, {hidden}) + {width}) × {s.element} B",
+            s.element * tokens * moe.top_k * (max(2 * width, hidden) + width),
+            f"{tokens} × {moe.top_k} × (max({2 * width}, {hidden}) + {width}) × {s.element} B",
             "fused_moe/fused_marlin_moe.py intermediate_cache13, intermediate_cache2",
         )
+    if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_32768:
+        tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 32768)
     size = s.element * tokens * moe.top_k * (max(width, hidden) + max(2 * width, hidden))
     return Term(
         "MoE workspace",
@@ -194,9 +194,9 @@ def _hand_over(a: Architecture, s: Settings) -> Term | None:
 
 
 def _gathered(a: Architecture, s: Settings) -> Term | None:
-    """What data-parallel ranks that share experts hand each other: the hidden states of all ranks' steps, and what the
-    experts make of them (device_communicators/all2all.py). None where no ranks share them."""
-    if a.moe is None or s.parallel.dp == 1 or not s.parallel.expert:
+    """What data-parallel ranks hand each other, which share the experts: whole ones, or the width of each. The hidden
+    states of all ranks' steps, and what the experts make of them (device_communicators/all2all.py)."""
+    if a.moe is None or s.parallel.dp == 1:
         return None
     tokens = s.batched * s.parallel.dp
     return Term(

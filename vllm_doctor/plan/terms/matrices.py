@@ -117,7 +117,7 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
             yield from _mlp(a, dense, times * a.width / par.tp)
         return
     held = par.held(moe.experts)
-    wide, inner = moe.width if par.expert else moe.width / par.tp, moe.inputs(a.hidden)
+    wide, inner = moe.width / par.width_split, moe.inputs(a.hidden)
     # Where the MLP has no gate, the experts have none either (fused_moe/layer.py is_act_and_mul).
     for part in ("gate_proj", "up_proj") if a.gated_mlp else ("up_proj",):
         yield Matrix(f"{sparse}.experts.0.{part}", wide, inner, held, expert=True, tensor="w13")
@@ -137,7 +137,7 @@ def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator
     if moe.shared_gate:
         yield Matrix("gate", a.hidden, 1, vector=True)
     if a.model_type == "gpt_oss":
-        yield Matrix("bias", moe.experts * (2 * moe.width / par.tp + a.hidden), 1, vector=True)
+        yield Matrix("bias", held * (2 * wide + a.hidden), 1, vector=True)
 
 
 def _mlp(a: Architecture, p: str, width: float) -> Iterator[Matrix]:
