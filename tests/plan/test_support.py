@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.builds import has_code
@@ -621,3 +621,38 @@ class TestOfFirstReleases:
 
     def test_a_width_of_whole_hundred_and_twenty_eights_is_taken(self, ask):
         assert refused(ask(AWQ, "--tensor-parallel-size 1", gpu="A100", version="0.6.3")) == []
+
+
+SHARED = "-tp 8 -dcp 4 --enable-prefix-caching"
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (HYBRID_LIKE, SHARED, "0.18.0", ["--decode-context-parallel-size"]),
+        (HYBRID_LIKE, SHARED, "0.26.0", []),
+        (HYBRID_LIKE, "-tp 8 -dcp 4 --no-enable-prefix-caching", "0.18.0", []),
+        (HYBRID_LIKE, "-tp 8", "0.18.0", []),
+        ({**LLAMA_8B, "num_key_value_heads": 2}, SHARED, "0.18.0", []),  # one kind of layers
+    ],
+)
+def test_ranks_share_the_context_of_one_kind_of_layers(ask, config, flags, version, told):
+    assert refused(ask({**config, "num_attention_heads": 16, "num_key_value_heads": 2}, flags, version=version)) == told
+
+
+PACKED = "--kv-cache-dtype turboquant_k8v4"
+
+
+@pytest.mark.parametrize(
+    ("config", "env", "version", "told"),
+    [
+        (HYBRID_LIKE, "", "0.20.2", ["--kv-cache-dtype"]),  # a NotImplementedError of its own
+        (HYBRID_LIKE, "", "0.24.0", []),
+        (HYBRID_LIKE, "", "0.26.0", ["--kv-cache-dtype"]),  # on the first model runner
+        (LLAMA_8B, "VLLM_USE_V2_MODEL_RUNNER=0 ", "0.26.0", ["--kv-cache-dtype"]),
+        (LLAMA_8B, "VLLM_USE_V2_MODEL_RUNNER=1 ", "0.26.0", []),
+        (LLAMA_8B, "VLLM_USE_V2_MODEL_RUNNER=0 ", "0.27.0", []),
+    ],
+)
+def test_a_turboquant_cache_is_refused_where_the_runner_makes_none(ask, config, env, version, told):
+    assert refused(ask(config, env + PACKED, version=version)) == told

@@ -130,3 +130,19 @@ def test_each_drafter_of_the_table_is_a_class_of_some_release():
 
     table = history("traits", "traits")
     assert [name for name in _classes().values() if name not in table.names()] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "drafter", "told"),
+    [
+        ("mtp", "DeepSeekV4MTPModel", True),
+        ("dspark", "DSparkDraftModel", True),
+        ("ngram", "", False),
+    ],
+)
+def test_a_drafter_of_the_models_own_checkpoint_needs_stages_too(method, drafter, told):
+    config = {**LLAMA_8B, "architectures": ["DeepseekV4ForCausalLM"], "model_type": "deepseek_v4"}
+    drafts = f'{{"method":"{method}","num_speculative_tokens":3}}'
+    found = refused(config, f"--pipeline-parallel-size 2 --speculative-config {drafts}", "0.27.1")
+    needed = f"1: vLLM 0.27.1 makes no stages of {drafter}"
+    assert (("--pipeline-parallel-size", needed) in found) is told

@@ -195,6 +195,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     drafts_on_one_rank: bool
     batches_of_one_size: bool
     adds_words: bool
+    names_drafters_by_model: bool
+    shares_context_of_one_kind: bool
+    refuses_turboquant_of_recurrent: bool
+    v1_misses_turboquant: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

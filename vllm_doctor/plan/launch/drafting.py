@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.traits import lacks
 from vllm_doctor.knowledge.versions import Engine, Version
 from vllm_doctor.launch.parse import Refusal
@@ -75,18 +76,21 @@ def refused(  # noqa: PLR0917
     ranks: int,
     v2: bool,
     seqs: int,
+    drafter: Architecture | None = None,
 ) -> Iterator[Refusal]:
-    """Each thing that ends the start before memory counts."""
+    """Each thing that ends the start before memory counts; `drafter` is what its config.json describes, if known."""
     if method is None:
         return
     if engine == "V0" and stages > 1 and does.drafts_in_one_stage:
         yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
     yield from _ranks(flags, method, version, does, engine, ranks)
     own = flags.object("speculative-config").get("model") is None
-    drafter = _classes().get(a.model_type, "")
-    without_stages = does.drafter_has_stages and lacks(drafter, "supports_pp", version)
-    if engine == "V1" and stages > 1 and method == "mtp" and own and without_stages:
-        yield Refusal("--pipeline-parallel-size", str(stages), f"1: vLLM {version} makes no stages of {drafter}")
+    drafts_as = _own_class(method, a.model_type)
+    without_stages = does.drafter_has_stages and lacks(drafts_as, "supports_pp", version)
+    if engine == "V1" and stages > 1 and own and without_stages:
+        yield Refusal("--pipeline-parallel-size", str(stages), f"1: vLLM {version} makes no stages of {drafts_as}")
+    if engine == "V1" and drafter is not None and does.names_drafters_by_model:
+        yield from _unknown_class(method, drafter, version)
     if method == "mtp" and own and not a.mtp_layers and a.model_type in _NO_MTP and does.names_unknown_methods:
         yield Refusal(
             "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"
@@ -102,6 +106,25 @@ def refused(  # noqa: PLR0917
     if does.step_holds_drafts_of_adapters and flags.on("enable-lora", default=False) and step < least:
         needed = f"at least {least}: --max-num-seqs {seqs}, each with {drafts} drafted tokens, with adapters"
         yield Refusal("--max-num-batched-tokens", str(step), needed)
+
+
+def _own_class(method: str, model_type: str) -> str:
+    """The class that drafts with layers of the model's own checkpoint; empty where there is none."""
+    if method == "dspark":
+        return "DSparkDraftModel" if model_type == "deepseek_v4" else ""
+    return _classes().get(model_type, "") if method == "mtp" else ""
+
+
+def _unknown_class(method: str, drafter: Architecture, version: Version) -> Iterator[Refusal]:
+    """A drafter of EAGLE whose class, which is named after its model's (EAGLEConfig), the release has not got."""
+    name, mark = drafter.name, {"eagle": "Eagle", "eagle3": "Eagle3"}.get(method)
+    if mark is None or not name.endswith("ForCausalLM") or drafter.model_type in _classes():
+        return  # a name of its own, or speculators' format, which is translated, or a type that is renamed before
+    drafts_as = name if name.startswith(mark) else mark + name
+    table = history("models", "architectures")
+    if table.exists(drafts_as, version) is False:
+        when = f", which {table.span(drafts_as)[0]} is the first to have" if drafts_as in table else ""
+        yield Refusal("--speculative-config", f"a drafter of class {drafts_as}", f"one that {version} has{when}")
 
 
 # Methods without a drafter's weights.

@@ -174,7 +174,19 @@ def resolve(  # noqa: PLR0917
     quantized = arch.quantization is not None or quant is not None
     v2 = v1 and on_v2(version, env, arch, quantized)
     refusals += drafting.refused(
-        flags, arch, method, draft, batched, version, does, engine=which, stages=par.pp, ranks=par.tp, v2=v2, seqs=seqs
+        flags,
+        arch,
+        method,
+        draft,
+        batched,
+        version,
+        does,
+        engine=which,
+        stages=par.pp,
+        ranks=par.tp,
+        v2=v2,
+        seqs=seqs,
+        drafter=draft_model,
     )
     refusals += [
         *encoder_decoder.refused(flags, arch, par, method, does, engine=which, already={r.flag for r in refusals}),

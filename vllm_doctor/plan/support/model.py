@@ -37,6 +37,23 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("architectures", a.name, f"vLLM 0.11.2 or 0.13.0: MLAModules raises a TypeError in {s.version}")
     if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
+    yield from _of_kinds(a, s)
+
+
+def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """What does not go with several kinds of layers, or with one kind of cache beside another."""
+    split = s.context_parallel // s.prefill_parallel
+    if s.does.shares_context_of_one_kind and split > 1 and a.hybrid and s.prefix_caching:
+        needed = "1, or --no-enable-prefix-caching: with it ranks share the context of one kind of layers"
+        yield Refusal("--decode-context-parallel-size", str(split), needed)
+    if not s.kv_dtype.startswith("turboquant_"):
+        return
+    if s.does.refuses_turboquant_of_recurrent and a.hybrid:
+        needed = f"auto or fp8: {s.version} has it for no model with recurrent layers"
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, needed)
+    elif s.does.v1_misses_turboquant and not s.v2_runner:
+        needed = f"auto or fp8: the first model runner of {s.version} makes no cache of this type"
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, needed)
 
 
 def _when(table: ReleaseHistory, name: str, version: Version) -> str:
