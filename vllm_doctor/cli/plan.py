@@ -18,6 +18,7 @@ Examples:
   vllm-doctor plan org/model --goal context=128k,concurrency=32     which cards, and how many
   vllm-doctor plan org/model --sweep gpus                           every known card
   vllm-doctor plan org/model --gpu H100 --upgrade 0.28.0:0.33.0     what a newer release does to the memory
+  vllm-doctor plan org/model --gpu H100 --speed 4000:500            how fast, as aiconfigurator estimates it
   vllm-doctor plan --unit vllm@main --explain                       this host's own launch, every term
 """
 
@@ -107,7 +108,16 @@ def plan(  # noqa: PLR0917
         str | None,
         typer.Option(
             metavar="FILE",
-            help="With --goal: JSON or YAML of cards and their price an hour; these cards, cheapest first.",
+            help="JSON or YAML of cards and their price an hour. With --goal: these cards, cheapest first. With "
+            "--speed: the price of answers.",
+        ),
+    ] = None,
+    speed: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROMPT:ANSWER",
+            help="Tokens of the mean prompt and answer (4000:500): also tell tokens a second, as NVIDIA's "
+            "aiconfigurator estimates them.",
         ),
     ] = None,
     unit: Annotated[
@@ -152,6 +162,7 @@ def plan(  # noqa: PLR0917
             upgrade=upgrade,
             goal=goal,
             prices=prices,
+            speed=speed,
             unit=unit,
             learn=learn,
             explain=explain,

@@ -52,6 +52,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     upgrade: str | None
     goal: str | None
     prices: str | None
+    speed: str | None
     unit: str | None
     learn: str | None
     explain: bool
@@ -66,8 +67,9 @@ def run(o: PlanOptions) -> Exit:
         missing([("--metrics", o.metrics), ("--prices", o.prices), ("--draft-config", o.draft_config), *configs])
     )
     try:
-        if o.goal is not None or o.prices is not None:
+        if o.goal is not None or (o.prices is not None and o.speed is None):
             return _goal(o)
+        _alone(o)
         if o.sweep is not None:
             return _sweep(o)
         return _one(o)
@@ -208,6 +210,10 @@ def _one(o: PlanOptions) -> Exit:
         None if fits or choice is not None else _in_four_bits(plan, o, profile),
         _workload(o),
     )
+    if o.speed is not None:
+        from vllm_doctor.cli.plan_speed import with_speed
+
+        told = with_speed(told, o.speed, question.config, o.prices)
     if o.json:
         import json
 
@@ -219,7 +225,10 @@ def _one(o: PlanOptions) -> Exit:
 
 def _goal(o: PlanOptions) -> Exit:
     if o.goal is None:
-        raise PlanProblem(f"--prices {o.prices}: found no --goal; needed: --goal context=N,concurrency=N beside it")
+        raise PlanProblem(
+            f"--prices {o.prices}: found neither --goal nor --speed; needed: --goal context=N,concurrency=N beside it, "
+            "or --speed PROMPT:ANSWER"
+        )
     beside = {
         "--sweep": o.sweep,
         "--upgrade": o.upgrade,
@@ -227,6 +236,7 @@ def _goal(o: PlanOptions) -> Exit:
         "--metrics": o.metrics,
         "--context": o.context,
         "--concurrency": o.concurrency,
+        "--speed": o.speed,
         "--weights-gib": o.weights_gib,
         "--available-kv-gib": o.available_kv_gib,
         "--gpu-memory-gib": o.gpu_memory_gib if o.gpu is None else None,
@@ -244,6 +254,14 @@ def _goal(o: PlanOptions) -> Exit:
         return _question(replace(o, gpu=card), config)
 
     return reached(o.goal, ask, o.gpu, o.gpus, o.prices, explain=o.explain, json=o.json)
+
+
+def _alone(o: PlanOptions) -> None:
+    """Raises PlanProblem where --speed stands beside a question about more than one launch."""
+    beside = {"--sweep": o.sweep, "--upgrade": o.upgrade, "--learn": o.learn, "--available-kv-gib": o.available_kv_gib}
+    found = [name for name, value in beside.items() if value is not None]
+    if o.speed is not None and found:
+        raise PlanProblem(f"--speed: found {found[0]} beside it; needed: --speed without it")
 
 
 def _sweep(o: PlanOptions) -> Exit:

@@ -25,7 +25,8 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
     `other_gib` is the memory that a card of the same name is also sold with, `up_to_gib` the most that torch reports of
-    it, with older drivers, `backend` the build of vLLM that it runs."""
+    it, with older drivers, `backend` the build of vLLM that it runs, `speed_as` its name in aiconfigurator
+    (systems/*.yaml of 0.12.0)."""
 
     name: str
     total_gib: float
@@ -39,6 +40,7 @@ class Card:
     other_gib: float | None = None
     up_to_gib: float | None = None
     backend: str = "CUDA"
+    speed_as: str | None = None
 
     @property
     def computes_fp8(self) -> bool:

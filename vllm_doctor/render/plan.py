@@ -13,6 +13,7 @@ from vllm_doctor.render.plan_host import host_lines
 from vllm_doctor.render.plan_launch import advised_launch, pasted
 from vllm_doctor.render.plan_record import Plan
 from vllm_doctor.render.plan_verdict import verdict_in_words
+from vllm_doctor.render.speed import speed_lines
 
 # The share of the range's low end that one request must fill before its length is called the longest.
 _FILLED = 0.95
@@ -279,6 +280,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines += [f"  unknown  {d}" for d in s.doubts]
     lines += [f"  depends  on {d}" for d in s.depends]
     lines += _to_run(plan)
+    lines += speed_lines(plan.speed)
     lines += _sizes(p)
     if p.available_kv_gib is not None:
         lines += ["  the figures below describe the launch as asked, without the recommended changes"] * _differs(plan)

@@ -9,6 +9,7 @@ from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.render.plan_host import host_dict
 from vllm_doctor.render.plan_record import Plan
+from vllm_doctor.render.speed import speed_dict
 
 SCHEMA_VERSION = 1
 
@@ -85,6 +86,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "margin": {"available_kv_gib": margin},
         "under_load": _cured(plan),
         "workload": {"requests": plan.work.concurrency, "held": _round(plan.requests_held)},
+        "speed": speed_dict(plan.speed),
         "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None
         if p.widest is None

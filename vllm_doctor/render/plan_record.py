@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.operate.speed.estimated import NoSpeed, Speed
 from vllm_doctor.plan.advice.recommendation import Choice, Reason, Workload
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.record import Prediction
@@ -25,6 +26,7 @@ class Plan(msgspec.Struct, frozen=True):
     left: Sequence[Reason] = ()
     four_bits: Prediction | None = None  # the recommended launch of such a checkpoint, where this one has none
     work: Workload = Workload()
+    speed: Speed | NoSpeed | None = None  # of the launch to paste; None: not asked
 
     @property
     def told(self) -> Prediction:

@@ -1,0 +1,1 @@
+"""Tokens a second of a planned launch, as another tool estimates them."""
