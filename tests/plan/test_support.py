@@ -656,3 +656,34 @@ PACKED = "--kv-cache-dtype turboquant_k8v4"
 )
 def test_a_turboquant_cache_is_refused_where_the_runner_makes_none(ask, config, env, version, told):
     assert refused(ask(config, env + PACKED, version=version)) == told
+
+
+FLOATS = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+PACKED_FLOATS = {
+    "quant_method": "compressed-tensors",
+    "config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}},
+}
+MIXTRAL = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+
+
+BLOCKS = {**LLAMA_8B, "quantization_config": {**FLOATS, "weight_block_size": [128, 128]}}
+
+
+@pytest.mark.parametrize(
+    ("config", "card", "version", "told"),
+    [
+        (BLOCKS, "A100 80GB", "0.8.5", True),
+        (BLOCKS, "A100 80GB", "0.9.0", False),
+        (BLOCKS, "L40S", "0.8.5", False),
+        ({**LLAMA_8B, "quantization_config": FLOATS}, "A100 80GB", "0.8.5", False),  # plain layers run on Marlin
+        ({**MIXTRAL, "quantization_config": FLOATS}, "RTX 3090", "0.8.5", True),
+        ({**MIXTRAL, "quantization_config": PACKED_FLOATS}, "RTX 3090", "0.8.5", True),
+        ({**MIXTRAL, "quantization_config": FLOATS}, "RTX 3090", "0.9.0", False),
+    ],
+)
+def test_8_bit_floats_of_triton_alone_ask_for_a_card_that_has_them(ask, config, card, version, told):
+    assert ("quantization_config" in refused(ask(config, gpu=card, version=version))) is told
+
+
+def test_experts_that_are_quantized_as_they_load_ask_for_it_too(ask):
+    assert refused(ask(MIXTRAL, "--quantization fp8", gpu="A100 80GB", version="0.8.5")) == ["--quantization"]

@@ -199,6 +199,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     shares_context_of_one_kind: bool
     refuses_turboquant_of_recurrent: bool
     v1_misses_turboquant: bool
+    floats_by_triton: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -50,6 +50,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *card.refusals(a, s, gpu),
         *experts.refusals(a, s, gpu),
         *model.refusals(a, s),
+        *card.floats(a, s, gpu),
         *items.refusals(a, s),
         *(list(quantized.refusals(a, s)) or schemes.refusals(a, s, gpu)),
         *shapes.refusals(a, s),

@@ -153,6 +153,38 @@ def _schemes(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
             return
 
 
+def floats(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """8-bit floats that only Triton computes, on a card that has none: the profile ends as the kernel is compiled."""
+    capability = gpu.capability if gpu is not None else None
+    if gpu is None or capability is None or not s.does.floats_by_triton or not AMPERE <= capability < ADA:
+        return
+    found = _in_floats(a, methods(a, s))
+    if found:
+        yield Refusal(
+            "--quantization" if a.quantization is None else "quantization_config",
+            f"{found} on {gpu.name}, compute capability {capability}",
+            f"compute capability {ADA}, or vLLM 0.9.0: Triton's kernel, their only one in {s.version}, has no such "
+            f"floats on this card",
+        )
+
+
+def _in_floats(a: Architecture, called: tuple[str, ...]) -> str:
+    """Which of a model's matrices are 8-bit floats that Marlin's kernel of plain layers does not take; "" for none."""
+    config = a.quantization
+    if called == ("fp8",):
+        blocks = config is not None and config.values.get("weight_block_size") is not None
+        return "fp8 in blocks" if blocks else "experts in fp8" if a.moe is not None else ""
+    if called != ("compressed-tensors",) or a.moe is None or config is None:
+        return ""
+    groups = config.section("config_groups")
+    for key in groups.values if groups is not None else ():
+        group = groups.section(key) if groups is not None else None
+        weights = group.section("weights") if group is not None else None
+        if weights is not None and weights.text("type") == "float" and weights.values.get("num_bits") == 8:
+            return "experts in fp8"
+    return ""
+
+
 # Backends that a model without latents may be asked to run on and that take no sinks (v1/attention/backend.py
 # supports_sink, which they leave as it is: read in 0.11.1, 0.19.1, 0.28.0 and 0.33.0).
 _WITHOUT_SINKS = frozenset({"FLEX_ATTENTION", "XFORMERS", "TREE_ATTN", "TORCH_SDPA"})
