@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.builds import has_code
@@ -633,7 +633,11 @@ SHARED = "-tp 8 -dcp 4 --enable-prefix-caching"
         (HYBRID_LIKE, SHARED, "0.26.0", []),
         (HYBRID_LIKE, "-tp 8 -dcp 4 --no-enable-prefix-caching", "0.18.0", []),
         (HYBRID_LIKE, "-tp 8", "0.18.0", []),
-        ({**LLAMA_8B, "num_key_value_heads": 2}, SHARED, "0.18.0", []),  # one kind of layers
+        (LLAMA_8B, SHARED, "0.18.0", []),  # one kind of layers
+        (GEMMA3_LIKE, SHARED, "0.18.0", ["--decode-context-parallel-size"]),
+        (GEMMA3_LIKE, SHARED, "0.30.0", ["--decode-context-parallel-size"]),
+        (GEMMA3_LIKE, SHARED, "0.31.0", []),
+        (GEMMA3_LIKE, f"{SHARED} --disable-hybrid-kv-cache-manager", "0.18.0", []),
     ],
 )
 def test_ranks_share_the_context_of_one_kind_of_layers(ask, config, flags, version, told):

@@ -200,6 +200,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     refuses_turboquant_of_recurrent: bool
     v1_misses_turboquant: bool
     floats_by_triton: bool
+    windows_share_no_context: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -40,10 +40,18 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     yield from _of_kinds(a, s)
 
 
+def _windowed(a: Architecture) -> bool:
+    """Has it layers with a window beside layers of full attention?"""
+    kinds = {layer.kind for layer in a.layers}
+    return "full" in kinds and not kinds.isdisjoint({"sliding", "chunked"})
+
+
 def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """What does not go with several kinds of layers, or with one kind of cache beside another."""
     split = s.context_parallel // s.prefill_parallel
-    if s.does.shares_context_of_one_kind and split > 1 and a.hybrid and s.prefix_caching:
+    windows = s.hybrid_manager and s.does.groups_kinds and _windowed(a)
+    alone = (s.does.shares_context_of_one_kind and a.hybrid) or (s.does.windows_share_no_context and windows)
+    if s.engine == "V1" and split > 1 and s.prefix_caching and alone:
         needed = "1, or --no-enable-prefix-caching: with it ranks share the context of one kind of layers"
         yield Refusal("--decode-context-parallel-size", str(split), needed)
     if not s.kv_dtype.startswith("turboquant_"):
