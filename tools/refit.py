@@ -7,7 +7,8 @@
 The middle is the median of the hosts' medians, so a host with many starts counts once; where a cell goes by ranks it
 is a line through them. A host that is left out shows how far an unseen one may be off; where a cell has few hosts the
 range takes its width from all cells: a part of the root of the middle, over the number of hosts. That part is the
-least one with which nine of ten left-out hosts lie inside the range.
+least one with which nine of ten left-out hosts lie inside the range. One host alone says nothing of how hosts differ:
+its range reaches to what the same ranks and link take in other releases.
 """
 
 from __future__ import annotations
@@ -142,7 +143,25 @@ def refit() -> tuple[list[Cell], float, float, int]:
     rows = starts()
     part, covered, count = spare_part(rows)
     new = [msgspec.structs.replace(c, fit=fitted(c, of_cell(c, rows), part)) for c in cells()]
-    return new, part, covered, count
+    return [_beside(cell, new) for cell in new], part, covered, count
+
+
+def _beside(cell: Cell, others: Sequence[Cell]) -> Cell:
+    """A cell of one host, with a range that reaches to the middles of its kind in other releases."""
+    if cell.fit is None or cell.fit.hosts > 1 or cell.unit != "GiB" or cell.link is None:
+        return cell
+    alike = [c for c in others if _kind(c) == _kind(cell)]
+    fits = [c.fit for c in alike if c.fit is not None and c.fit.hosts > 1]
+    middle = cell.fit.middle
+    below = max([cell.fit.below, *(middle - fit.middle for fit in fits)])
+    above = max([cell.fit.above, *(fit.middle - middle for fit in fits)])
+    return msgspec.structs.replace(
+        cell, fit=msgspec.structs.replace(cell.fit, below=round(below, 3), above=round(above, 3))
+    )
+
+
+def _kind(cell: Cell) -> tuple[object, ...]:
+    return cell.engine, cell.ranks, cell.link, cell.unit, cell.capability
 
 
 def main(args: list[str]) -> int:

@@ -67,6 +67,21 @@ def test_a_slope_that_one_host_shows_by_itself_takes_no_host_from_the_range():
     assert shown.above < alone.above
 
 
+def test_one_host_alone_reaches_to_what_its_kind_takes_in_other_releases():
+    fit = {
+        h: REFIT["Fit"](middle=m, each=0.0, below=0.1, above=0.1, hosts=h, starts=h, error=None)
+        for h, m in ((1, 3.4), (2, 0.2))
+    }
+    alone, others, unlike = (
+        cell(ranks="tensor", link="pcie", fit=fit[1]),
+        cell(ranks="tensor", link="pcie", fit=fit[2]),
+        cell(ranks="tensor", link="nvlink", fit=fit[2]),
+    )
+    assert REFIT["_beside"](alone, [alone, others]).fit.below == pytest.approx(3.2)
+    assert REFIT["_beside"](alone, [alone, unlike]) == alone
+    assert REFIT["_beside"](others, [alone, others]) == others
+
+
 def test_a_left_out_host_is_measured_against_the_others():
     told = REFIT["errors"](cell(), [start("a", 0.2), start("b", 0.2), start("c", 1.2)], 0.0)
     assert [(round(error, 3), inside) for error, inside in told] == [(-0.5, True), (-0.5, True), (1.0, False)]

@@ -48,12 +48,13 @@ def _windowed(a: Architecture) -> bool:
 
 def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """What does not go with several kinds of layers, or with one kind of cache beside another."""
-    split = s.context_parallel // s.prefill_parallel
+    flag, split = "--decode-context-parallel-size", s.context_parallel // s.prefill_parallel
+    told = any(r.flag == flag for r in s.refusals)
     windows = s.hybrid_manager and s.does.groups_kinds and _windowed(a)
     alone = (s.does.shares_context_of_one_kind and a.hybrid) or (s.does.windows_share_no_context and windows)
-    if s.engine == "V1" and split > 1 and s.prefix_caching and alone:
+    if s.engine == "V1" and split > 1 and s.prefix_caching and alone and not told:
         needed = "1, or --no-enable-prefix-caching: with it ranks share the context of one kind of layers"
-        yield Refusal("--decode-context-parallel-size", str(split), needed)
+        yield Refusal(flag, str(split), needed)
     if not s.kv_dtype.startswith("turboquant_"):
         return
     if s.does.refuses_turboquant_of_recurrent and a.hybrid:
