@@ -691,3 +691,17 @@ def test_8_bit_floats_of_triton_alone_ask_for_a_card_that_has_them(ask, config, 
 
 def test_experts_that_are_quantized_as_they_load_ask_for_it_too(ask):
     assert refused(ask(MIXTRAL, "--quantization fp8", gpu="A100 80GB", version="0.8.5")) == ["--quantization"]
+
+
+PLAIN_EXPERTS = {key: value for key, value in FP8_EXPERTS.items() if key != "quantization_config"}
+
+
+def test_experts_that_are_quantized_in_blocks_as_they_load_are_padded_to_whole_blocks_from_0_25(ask):
+    line = "-tp 4 --quantization fp8_per_block"
+    assert refused(ask(PLAIN_EXPERTS, line, version="0.24.0")) == ["--tensor-parallel-size"]
+    four, wider = (
+        ask({**PLAIN_EXPERTS, "moe_intermediate_size": width}, line, version="0.30.0").predict()
+        for width in (768, 1024)  # 192 and 256 a rank
+    )
+    assert (four.outcome, wider.outcome) == ("ok", "ok")
+    assert four.weights_gib == wider.weights_gib

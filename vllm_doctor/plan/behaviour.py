@@ -201,6 +201,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v1_misses_turboquant: bool
     floats_by_triton: bool
     windows_share_no_context: bool
+    pads_online_blocks: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

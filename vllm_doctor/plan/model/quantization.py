@@ -49,6 +49,7 @@ FP8_CHANNEL = Format("fp8", 8, 0)
 INT8_CHANNEL = Format("int8", 8, 0)
 NVFP4 = Format("nvfp4", 4, 16, 1.0)
 MXFP4 = Format("mxfp4", 4, 32, 1.0)
+FP8_LOADED = Format("fp8", 8, block=128)  # in blocks as it loads
 MXFP8 = Format("mxfp8", 8, 32, 1.0)
 # bitsandbytes: one fp32 absmax per 64 values; vLLM undoes double quantization when loading (bitsandbytes_loader.py).
 BNB4 = Format("bnb4", 4, 64, 4.0)
@@ -316,7 +317,7 @@ def _online(method: str | None, base: Format) -> Scheme:
     formats = {
         "fp8": FP8_TENSOR,
         "fp8_per_tensor": FP8_TENSOR,
-        "fp8_per_block": Format("fp8", 8, block=128),
+        "fp8_per_block": FP8_LOADED,
         "fp8_per_channel": FP8_CHANNEL,
         "int8_per_channel_weight_only": INT8_CHANNEL,
         "nvfp4_per_token": NVFP4,

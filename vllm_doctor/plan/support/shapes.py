@@ -17,7 +17,7 @@ from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.quantization import NVFP4, Format, Scheme, scheme
+from vllm_doctor.plan.model.quantization import FP8_LOADED, NVFP4, Format, Scheme, scheme
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
 
 # The least block that scales of fp8 experts are refined to (fused_moe/oracle/fp8.py refine_fp8_moe_block_shape).
@@ -103,6 +103,8 @@ def _stored(  # noqa: PLR0917
 ) -> str | None:
     """The whole pieces that a rank's part of `each` must consist of, where it does not; None where it does."""
     if form.block and each % form.block:
+        if form is FP8_LOADED and part.expert and does.pads_online_blocks:
+            return None
         refines = does.refines_expert_blocks and fmt.name == "fp8" and part.expert
         if refines and gcd(form.block, each, a.moe.inputs(a.hidden) if a.moe else a.hidden) >= _REFINED:
             return None

@@ -11,7 +11,7 @@ import msgspec
 from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention
-from vllm_doctor.plan.model.quantization import MXFP4, Format, Scheme, unquantized_format
+from vllm_doctor.plan.model.quantization import FP8_LOADED, MXFP4, Format, Scheme, unquantized_format
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices, padded_vocab
 from vllm_doctor.plan.terms.vision_weights import vision_bytes
 
@@ -71,7 +71,11 @@ def step_buffers(a: Architecture, tokens: int, element: int) -> float:
 
 def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     """MXFP4 experts are padded to the kernel's tile: Marlin (below compute capability 9) hidden 256 and width 128,
-    Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py)."""
+    Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py). Experts that
+    are quantized in blocks as they load are padded to whole blocks (online/fp8.py maybe_roundup_sizes)."""
+    if fmt is FP8_LOADED and m.expert:
+        whole = [ceil(side / fmt.block) * fmt.block for side in (m.out, m.inner)]
+        return Matrix(m.name, *whole, m.count, expert=True, tensor=m.tensor)
     if fmt is not MXFP4 or target.capability is None or not m.expert:
         return m
     down = m.name.endswith("down_proj")
