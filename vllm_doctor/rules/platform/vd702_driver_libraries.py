@@ -1,5 +1,7 @@
 """VD702: the CUDA libraries of user space and the loaded driver are of different releases."""
 
+import shlex
+
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -8,6 +10,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.unfit_package import beside
 from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (
@@ -36,23 +39,14 @@ def judge(case: Case) -> Outcome:
         return Clear(f"{library} belongs to the driver, and is missing itself")
     if library is not None and not library.startswith(CUDA_LIBRARIES):
         return Clear(f"{library} is not a CUDA library")
+    other = beside(fault) if library is not None else None
     return finding(
         RULE,
-        title=f"{library} is missing: vLLM or torch was built for another CUDA" if library else RULE.title,
+        title=f"{library} is missing: {other or 'vLLM or torch'} was built for another CUDA" if library else RULE.title,
         severity=severity(case, fault),
         evidence=(*shown(case, fault, *_IDS), *(apart or ())),
         changes=(
-            thing(
-                ChangeKind.PACKAGE,
-                "wheel",
-                Direction.CHANGE,
-                f"install torch and vLLM for the same CUDA major version: {library} belongs to another",
-                to=f"vllm=={case.version}" if case.version is not None else None,
-                command="python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install "
-                f"vllm=={case.version or 'VERSION'}",
-            )
-            if library
-            else None,
+            (_for_this_torch(other, library) if other is not None else _one_cuda(case, library)) if library else None,
             environment(
                 "LD_LIBRARY_PATH",
                 Direction.CHANGE,
@@ -64,6 +58,29 @@ def judge(case: Case) -> Outcome:
             _reload() if library is None else None,
         ),
         refute="/proc/driver/nvidia/version shows the version of the libraries",
+    )
+
+
+def _one_cuda(case: Case, library: str) -> Change:
+    """The environment itself is of two releases of CUDA."""
+    return thing(
+        ChangeKind.PACKAGE,
+        "wheel",
+        Direction.CHANGE,
+        f"install torch and vLLM for the same CUDA major version: {library} belongs to another",
+        to=f"vllm=={case.version}" if case.version is not None else None,
+        command=f"python3 -m venv /opt/vllm-new && /opt/vllm-new/bin/pip install vllm=={case.version or 'VERSION'}",
+    )
+
+
+def _for_this_torch(package: str, library: str) -> Change:
+    """A package beside them is; many name their builds for another CUDA otherwise."""
+    return thing(
+        ChangeKind.PACKAGE,
+        package,
+        Direction.REPAIR,
+        f"its build for the CUDA of torch, often under another name (-cu13, -cuda13): {library} is of another",
+        command=f"python -c 'import torch; print(torch.version.cuda)'; pip show {shlex.quote(package)}",
     )
 
 

@@ -33,6 +33,13 @@ def importer(fault: Fault) -> str | None:
     return folder(file) or PurePosixPath(file).name
 
 
+def beside(fault: Fault) -> str | None:
+    """The package whose own file failed, where it is neither vLLM's nor one that comes with torch."""
+    told = importer(fault)
+    package = told if told is not None and not told.endswith(".py") else None
+    return None if package is None or package in _OF_TORCH else distribution(package) or package
+
+
 def folder(file: str) -> str:
     """The folder below site-packages in which a file lies; empty where it lies in none."""
     told = read("file-in-packages", in_packages(file))
