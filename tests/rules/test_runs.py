@@ -32,9 +32,10 @@ LOGS = sorted(with_a_log())
 # Broken by a page or a terminal, where a line's place in it is all that tells what it belongs to.
 BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-traceback")
 # What their findings stand on is how the log ends, that only a client or a script wrote it, what precedes the first
-# line, or a message that goes on below a line with a level.
+# line, a message that goes on below a line with a level, or the line right above the words of a chain that was cut.
 NO_FOREIGN_LINES = re.compile(
     "vd503-quant-config|vd604-compiler|vd703-bf16|vd803-nccl-near|vd521|vd804|vd114-lora-run-time|vd702-libraries-in-the-log|vd60[23]|vd599-evaluation"
+    "|vd201-step-chain-cut-off"
 )
 # Some of their lines have an envelope, systemd's, the kernel's or Compose's: a second one around it is nobody's. A wait
 # that a page cut short, told by the clock alone, which an envelope here gives to all lines alike. What a client was

@@ -209,7 +209,12 @@ class Case:
             run.number(message, "util")
             for message in ("profile-took", "profile-results", "memory-breakdown", "free-below-wanted")
         )
-        return next((value for value in told if value is not None and value > 0), None)
+        printed = next((value for value in told if value is not None and value > 0), None)
+        if printed is not None:
+            return printed
+        asked = run.number("caller-share", "util") or run.number("rollout-share", "util")
+        percent = run.number("unsloth-share", "percent")
+        return asked or (percent / 100 if percent else None)
 
     @property
     def budgeted(self) -> bool:

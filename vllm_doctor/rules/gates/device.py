@@ -23,6 +23,7 @@ _DEVICES = {
     "device-oom-habana": "hpu",
     "device-oom-metal": "mps",
     "device-oom-metal-buffer": "mps",
+    "metal-no-kv": "mps",
     "device-oom-tt": "tt",
     "device-oom-tt-check": "tt",
     "device-oom-xla-total": "tpu",

@@ -4,6 +4,7 @@ import msgspec
 
 from vllm_doctor.knowledge.hub import billions
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
@@ -46,6 +47,7 @@ EXHAUSTED = frozenset(
         "device-oom-own-words",
         "device-oom-metal",
         "device-oom-metal-buffer",
+        "device-oom-blocks",
         "device-oom-tt",
         "device-oom-tt-check",
         "device-oom-xla-total",
@@ -87,9 +89,17 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
         return NotHere("the first failure is not an allocation of GPU memory")
     if stages and root.startup_phase not in stages:
         return NotHere(f"memory ran out in the phase {root.startup_phase.value}")
+    if stages and trains(root):
+        return NotHere("code that computes gradients asked for it, which no step of a server does")
     if stages and root.startup_phase in _BEFORE_KV and refused_by_far(run.oom):
         return NotHere("the driver refused memory that it calls free: neither weights nor a pass were too large")
     return Oom(run, root, run.oom)
+
+
+def trains(fault: Fault) -> bool:
+    """Did a training step ask for the memory: are its calls in the traceback, and vLLM's in no frame?"""
+    theirs = any(says(file, "call-of-training") for file in fault.files)
+    return theirs and not any(says(file, "call-of-vllm") for file in fault.files)
 
 
 def refused_though_free(torch: TorchOom | None) -> bool:

@@ -11,6 +11,7 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
+_HANDLES = frozenset({"cublas-alloc", "cublas-create"})
 
 
 def dummy_batch(fault: Fault) -> bool:
@@ -49,6 +50,12 @@ def in_pass(oom: Oom) -> bool:
     if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
         return True
     return in_compiled(oom)
+
+
+def first_handle(oom: Oom) -> bool:
+    """Was it the handle of cuBLAS, made at the first matrix product and of some MiB, before a pass has a peak? Then the
+    card was full before it."""
+    return oom.torch is None and bool(oom.fault.ids & _HANDLES) and in_pass(oom)
 
 
 def in_compiled(oom: Oom) -> bool:

@@ -3,7 +3,7 @@
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, trains
 from vllm_doctor.rules.outcome import NotHere, Unseen
 
 _LOGPROBS = (
@@ -32,7 +32,7 @@ def in_trainer(oom: Oom) -> bool:
     """Did a trainer's own code ask for the memory: is it in the traceback, and vLLM's in no frame?"""
     files = oom.fault.files
     theirs = any((by := read("call-of-driver", f)) is not None and by["package"] not in _SERVERS for f in files)
-    return theirs and not any(says(f, "call-of-vllm") for f in files)
+    return trains(oom.fault) or (theirs and not any(says(f, "call-of-vllm") for f in files))
 
 
 def for_logprobs(oom: Oom) -> bool:

@@ -1,9 +1,13 @@
 """What makes the pool of the KV cache smaller on platforms that do not size it by `gpu_memory_utilization`."""
 
+import math
+from collections.abc import Mapping
+
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import platform
+from vllm_doctor.rules.remedies.weights import smaller_model
 from vllm_doctor.rules.say import environment, set_flag, thing
 
 # Neuron's worker makes one block a sequence, as long as the longest prompt; in TT's plugin the model's class names the
@@ -15,6 +19,9 @@ _BLOCK = 64
 # vllm-metal, config.py: its own share of the memory that macOS lends the GPU; unset or `auto` it takes what is needed.
 _METAL_SHARE = "VLLM_METAL_MEMORY_FRACTION"
 _LESS, _LEAST = 0.1, 0.1
+# Its own refusal, with its figures; the least KV cache worth a start, GB, and the most that macOS should lend.
+METAL = "metal-no-kv"
+_USEFUL, _MOST = 1.0, 0.95
 _MOST_USED = "top -l 1 -o mem -n 10"
 
 
@@ -31,6 +38,16 @@ def smaller_own_pool(case: Case) -> tuple[Change | None, ...]:
     if device in _BY_MODEL:
         return (_fewer_blocks(case),)
     return (*_shorter(case), _more_devices(case)) if device in _BY_LENGTH else ()
+
+
+def blocks_that_fit(case: Case, asked: int) -> Change | None:
+    """Where the number of blocks was given and found no room: the number that was counted, where the log tells it."""
+    run = case.run
+    hit = run.last("blocks-override") if run is not None else None
+    counted = int(hit.fields["counted"]) if hit is not None else 0
+    to = counted if 0 < counted < asked else None
+    why = f"{asked} blocks found no room" + (f"; {to} is what was counted at the start" if to else "")
+    return set_flag(case, "num-gpu-blocks-override", to, Direction.LOWER, why)
 
 
 def _fewer_blocks(case: Case) -> Change | None:
@@ -52,6 +69,20 @@ def _of_metal(case: Case) -> tuple[Change | None, ...]:
     share = "vllm-metal takes this share of the memory that macOS lends the GPU; a step works in the rest"
     to = round(now - _LESS, 2)
     return (environment(_METAL_SHARE, Direction.LOWER, share, to=to, before=now), others)
+
+
+def larger_metal_share(case: Case, said: Mapping[str, str]) -> tuple[Change | None, ...]:
+    """The share that leaves a useful KV cache, by the figures of vllm-metal's refusal; else a smaller model."""
+    limit, now, left = (float(said[key]) if said.get(key) else None for key in ("limit", "fraction", "left"))
+    model = smaller_model(case)
+    if not limit or now is None or left is None:
+        why = "vllm-metal takes this share of the memory that macOS lends the GPU; the model uses all of it"
+        return (environment(_METAL_SHARE, Direction.RAISE, why, before=case.env(_METAL_SHARE)), model)
+    to = math.ceil((now * limit - left + _USEFUL) / limit * 100) / 100
+    if to > _MOST:
+        return (model,)
+    why = f"({now:g} × {limit:.2f} + {-left:.2f} + {_USEFUL:g}) / {limit:.2f}: it counts before gpu_memory_utilization"
+    return (environment(_METAL_SHARE, Direction.RAISE, why, to=to, before=case.env(_METAL_SHARE) or now), model)
 
 
 def _shorter(case: Case) -> tuple[Change | None, ...]:

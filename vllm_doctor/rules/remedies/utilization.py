@@ -17,12 +17,23 @@ from vllm_doctor.rules.say import set_flag
 SPARE_GIB = 0.5
 # What other start-up steps may take before the check on the next start (a driver context is 0.3 to 0.6 GiB).
 MARGIN_GIB = 0.3
+# The least KV cache that is worth starting with, GiB.
+_USEFUL = 1.0
+# What the profile run takes beside the weights, as a part of them, where nothing measured it.
+_WITH_PASS = 1.2
+# GiB of a small card of those that serve, where the size of the one in use is not known.
+_SMALL_CARD = 24
+# Where nobody knows how much is missing.
+_STEP = 0.05
 # A smaller budget than this, GiB, holds a model only where the launch asked for little in the first place.
 SMALLEST_GIB = 8.0
 
 
-def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | None:
-    """A fraction that leaves what was missing, and a little more, outside vLLM's pool; None where no share sizes it."""
+def lower_utilization(case: Case, torch: TorchOom | None, why: str, *, more: float | None = None) -> Change | None:
+    """A fraction that leaves what was missing, and a little more, outside vLLM's pool; None where no share sizes it.
+
+    `more` is what had still to be allocated, the refused piece among it, in GiB: infinite where nobody knows.
+    """
     if not sizes_by_share(case):
         return None
     if (pinned := case.number("kv-cache-memory-bytes")) is not None:
@@ -37,11 +48,15 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str) -> Change | 
         short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
         return by_share(case, short, Direction.LOWER, why)
     if torch is not None and total is not None and torch.free is not None:
-        missing = (torch.asked - torch.free) / GIB
+        known = more if more is not None and math.isfinite(more) else None
+        missing = max(torch.asked / GIB, known or 0.0) - torch.free / GIB
         to = math.floor((fraction * total - missing - SPARE_GIB) / total * 100) / 100
         formula = f"({fraction:g} × {total:.2f} − {missing:.2f} − {SPARE_GIB}) / {total:.2f}"
+        if more is not None and known is None and to > fraction - _STEP:
+            to = round(fraction - _STEP, 2)
+            formula = f"{fraction:g} − {_STEP}: the piece that was refused lacks {missing:.2f} GiB, more of them follow"
     else:
-        to = round(fraction - 0.05, 2)
+        to = round(fraction - _STEP, 2)
         formula = f"{fraction:g} − 0.05, because the log does not print the missing amount"
     if to >= fraction or to <= 0.05 or (total is not None and to * total <= (case.weights_gib or 0.0)):
         return None
@@ -125,7 +140,15 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     ),
                 )
             )
-        wanted = min(versions.USUAL_UTILIZATION, round(fraction + max(0.1, missing / 24), 2))
+        if case.weights_gib is not None and case.weights_gib * _WITH_PASS > fraction * _SMALL_CARD:
+            least = case.weights_gib * _WITH_PASS + _USEFUL
+            why = (
+                f"{fraction:g} ({source}) of this GPU is less than the weights, {case.weights_gib:.2f} GiB, and a pass "
+                f"take: three times as much, and at least {least:.1f} GiB / the GPU's size, where that much is free"
+            )
+            wanted = min(versions.USUAL_UTILIZATION, round(3 * fraction, 2))
+            return set_flag(case, "gpu-memory-utilization", wanted, Direction.RAISE, why)
+        wanted = min(versions.USUAL_UTILIZATION, round(fraction + max(0.1, missing / _SMALL_CARD), 2))
         return set_flag(
             case,
             "gpu-memory-utilization",

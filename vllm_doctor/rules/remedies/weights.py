@@ -154,6 +154,11 @@ def _whole(case: Case) -> float | None:
     return named * 2e9 / GIB / ranks if named is not None and not quantized(case) else None
 
 
+def whole_weights(case: Case) -> float | None:
+    """GiB of the weights of one rank, as anything tells them."""
+    return _whole(case)
+
+
 def more_gpus(case: Case) -> Change | None:
     """The number of GPUs to split over: the next that the model's heads allow and that leaves room, where those are
     known; None where so many are known not to be here, or too few for the weights."""

@@ -69,7 +69,9 @@ def judge(case: Case) -> Outcome:
                 f"stop the other processes: that frees {held / GIB:.2f} GiB; "
                 f"the allocation needed {oom.torch.asked / GIB:.2f}",
             ),
-            _smaller(case, oom, total, held) if oom.fault.startup_phase not in _BEFORE_KV else None,
+            _smaller(case, oom, total, held)
+            if oom.fault.startup_phase not in _BEFORE_KV or oom.run.up_at(oom.fault)
+            else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
         then=_SHARE,

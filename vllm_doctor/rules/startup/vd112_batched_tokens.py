@@ -6,7 +6,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
-from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
+from vllm_doctor.rules.gates.profile_run import first_handle, in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, tensor, tokens
@@ -24,6 +24,8 @@ def judge(case: Case) -> Outcome:
         return Clear("the profile run had not begun")
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if first_handle(oom):
+        return Clear("a library's first handle found no room: the card was full before the pass had a peak")
     if in_sampler(oom) or in_adapters(oom):
         return Clear("a buffer of the sampler or of an adapter did not fit, not the forward pass")
     if weights_fill(case) is not None and named is None:

@@ -8,6 +8,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
+from vllm_doctor.rules.remedies.own_pool import METAL, larger_metal_share
 from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
@@ -27,7 +28,7 @@ def judge(case: Case) -> Outcome:
     run, root = case.run, case.root
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible"})
+    said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible", METAL})
     if not said and not _below_zero(case):
         return NotHere("the log does not say that no KV block was left over")
     available = run.last(*(message for message, _ in POOL))
@@ -38,9 +39,16 @@ def judge(case: Case) -> Outcome:
         title="No memory is left for the KV cache" + (_measured(case) or ""),
         evidence=tuple(case.line(i) for i in lines),
         arithmetic=_sum(case),
-        changes=_cpu(case) if on_cpu(case) else _gpu(case),
+        changes=_changes(case),
         refute="the log of the same launch shows a positive 'Available KV cache memory'",
     )
+
+
+def _changes(case: Case) -> tuple[Change | None, ...]:
+    metal = case.root.fields(METAL) if case.root is not None and METAL in case.root.ids else None
+    if metal is not None:
+        return larger_metal_share(case, metal)
+    return _cpu(case) if on_cpu(case) else _gpu(case)
 
 
 def _below_zero(case: Case) -> bool:
@@ -51,6 +59,8 @@ def _below_zero(case: Case) -> bool:
 
 def _measured(case: Case) -> str | None:
     left = left_over(case)
+    if left is None and case.root is not None and (said := case.root.fields(METAL).get("left")):
+        return f": {said} GB after the model and its overhead"
     return f": {left:.2f} GiB after the weights and the measured peak" if left is not None else None
 
 

@@ -9,10 +9,11 @@ from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free
 from vllm_doctor.rules.gates.pinned import pins
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.own_pool import smaller_own_pool
+from vllm_doctor.rules.remedies.own_pool import blocks_that_fit, smaller_own_pool
 from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.whole_pool import layers_to_come
 from vllm_doctor.rules.say import finding
 
 _LIMITS = (
@@ -36,6 +37,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the sampler's dummy batch failed")
     kv = oom.fault.startup_phase is StartupPhase.KV
     refused = refused_though_free(oom.torch)
+    blocks = oom.fault.fields("device-oom-blocks").get("blocks")
     return finding(
         RULE,
         title=(
@@ -54,8 +56,14 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            lower_utilization(
-                case, oom.torch, "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs"
+            blocks_that_fit(case, int(blocks)) if blocks else None,
+            None
+            if blocks
+            else lower_utilization(
+                case,
+                oom.torch,
+                "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs",
+                more=layers_to_come(case, oom.torch) if kv and not refused else None,
             ),
             *smaller_own_pool(case),
             None if kv else fewer_tokens(case, oom.torch, measuring=False),
