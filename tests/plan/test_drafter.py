@@ -146,17 +146,19 @@ def test_a_drafter_makes_an_embedding_of_its_own_before_it_takes_the_models():
 
 
 @pytest.mark.parametrize(
-    ("architecture", "version", "told"),
+    ("method", "architecture", "version", "told"),
     [
-        ("Qwen2ForCausalLM", "0.10.2", "a drafter of class EagleQwen2ForCausalLM"),
-        ("LlamaForCausalLM", "0.10.2", None),
-        ("MistralForCausalLM", "0.10.2", "a drafter of class EagleMistralForCausalLM"),  # comes later
-        ("MistralForCausalLM", "0.33.0", None),
-        ("SomeSpeculator", "0.10.2", None),  # another format, which is translated
+        ("eagle", "Qwen2ForCausalLM", "0.10.2", "a drafter of class EagleQwen2ForCausalLM"),
+        ("eagle", "LlamaForCausalLM", "0.10.2", None),
+        ("eagle", "MistralForCausalLM", "0.10.2", "a drafter of class EagleMistralForCausalLM"),  # comes later
+        ("eagle", "MistralForCausalLM", "0.33.0", None),
+        ("eagle", "SomeSpeculator", "0.10.2", None),  # another format, which is translated
+        ("dflash", "DFlash2DraftModel", "0.27.1", "a drafter of class DFlash2DraftModel"),
+        ("dflash", "DFlash2DraftModel", "0.33.0", None),
     ],
 )
-def test_a_drafter_of_eagle_needs_a_class_that_is_named_after_it(with_drafter, architecture, version, told):
+def test_a_drafter_needs_a_class_that_is_named_after_it(with_drafter, method, architecture, version, told):
     draft = {**SMALL, "architectures": [architecture]}
-    drafts = {"model": "d", "method": "eagle", "num_speculative_tokens": 3}
+    drafts = {"model": "d", "method": method, "num_speculative_tokens": 3}
     p = with_drafter(drafts, version, draft=draft)
     assert [r.found for r in p.settings.refusals] == ([told] if told else [])

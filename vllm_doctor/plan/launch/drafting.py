@@ -116,9 +116,11 @@ def _own_class(method: str, model_type: str) -> str:
 
 
 def _unknown_class(method: str, drafter: Architecture, version: Version) -> Iterator[Refusal]:
-    """A drafter of EAGLE whose class, which is named after its model's (EAGLEConfig), the release has not got."""
-    name, mark = drafter.name, {"eagle": "Eagle", "eagle3": "Eagle3"}.get(method)
-    if mark is None or not name.endswith("ForCausalLM") or drafter.model_type in _classes():
+    """A drafter of EAGLE or DFlash whose class, which is named after its model's (EAGLEConfig), the release has not
+    got."""
+    name, mark = drafter.name, {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method)
+    own = mark is not None and (name.endswith("ForCausalLM") or name.startswith(mark))
+    if mark is None or not own or drafter.model_type in _classes():
         return  # a name of its own, or speculators' format, which is translated, or a type that is renamed before
     drafts_as = name if name.startswith(mark) else mark + name
     table = history("models", "architectures")

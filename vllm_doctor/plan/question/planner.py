@@ -233,8 +233,8 @@ def _drafter(q: Question) -> Architecture | None:
 
 def _unread(q: Question, s: Settings) -> list[str]:
     """What was given and is not asked for."""
-    if q.draft_config is None or s.draft is not None or s.speculative in {"eagle", "eagle3"}:
-        return []  # of EAGLE's the class is asked
+    if q.draft_config is None or s.draft is not None or s.speculative in {"eagle", "eagle3", "dflash"}:
+        return []  # of theirs the class is asked
     return ["--draft-config: this launch drafts without a separate model, so the file was not read"]
 
 

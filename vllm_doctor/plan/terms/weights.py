@@ -74,8 +74,8 @@ def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
     Triton on Hopper the inner side 256 (its value layout), Blackwell both 256 (fused_moe/oracle/mxfp4.py). Experts that
     are quantized in blocks as they load are padded to whole blocks (online/fp8.py maybe_roundup_sizes)."""
     if fmt is FP8_LOADED and m.expert:
-        whole = [ceil(side / fmt.block) * fmt.block for side in (m.out, m.inner)]
-        return Matrix(m.name, *whole, m.count, expert=True, tensor=m.tensor)
+        rows, columns = (ceil(side / fmt.block) * fmt.block for side in (m.out, m.inner))
+        return Matrix(m.name, rows, columns, m.count, expert=True, tensor=m.tensor)
     if fmt is not MXFP4 or target.capability is None or not m.expert:
         return m
     down = m.name.endswith("down_proj")
