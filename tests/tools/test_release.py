@@ -519,6 +519,18 @@ class AWQConfig:
         files.pop("vllm/model_executor/layers/quantization/__init__.py")
         assert models.quantizations(Wheel("vllm", "0.2.1", files, {})) == {"awq": {"capability": "7.5"}}
 
+    def test_the_algorithms_of_modelopt_are_those_of_a_list_or_of_the_tables_in_it(self, tmp_path: Path) -> None:
+        layers = "vllm/model_executor/layers/quantization"
+        methods = 'def get(): return {"modelopt": ModelOptConfig, "awq": AWQConfig}\n'
+        for text, told in (
+            ('QUANT_ALGOS = ["NVFP4", "FP8"]\n', ["FP8", "NVFP4"]),
+            ('LINEAR = {"FP8": 1, "MXFP8": 2}\nQUANT_ALGOS = [*LINEAR, "MIXED"]\n', ["FP8", "MIXED", "MXFP8"]),
+        ):
+            more = {f"{layers}/__init__.py": methods, f"{layers}/modelopt.py": text}
+            said = models.quantizations(read_wheel(wheel(tmp_path, more=more)))
+            assert said["modelopt"]["algorithms"] == told
+            assert "algorithms" not in said["awq"]
+
     def test_architectures_of_the_first_releases_stand_elsewhere(self, tmp_path: Path) -> None:
         more = {"vllm/model_executor/model_loader.py": '_MODEL_REGISTRY = {"LlamaForCausalLM": LlamaForCausalLM}\n'}
         files = dict(read_wheel(wheel(tmp_path, more=more)).files)

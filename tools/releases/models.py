@@ -15,6 +15,7 @@ _FIRST_REGISTRY = "vllm/model_executor/model_loader.py"  # 0.2.0 to 0.2.4, from 
 # All of them, those that went, and those of other projects.
 _NOT_SERVED = frozenset({"_VLLM_MODELS", "_PREVIOUSLY_SUPPORTED_MODELS", "_OOT_SUPPORTED_MODELS"})
 _METHODS = "vllm/model_executor/layers/quantization/__init__.py"
+_MODELOPT = "vllm/model_executor/layers/quantization/modelopt.py"
 _OLD_METHODS = "vllm/model_executor/quantization_utils/__init__.py"  # 0.2.0 to 0.2.2
 
 
@@ -63,7 +64,8 @@ def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
 
 
 def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
-    """Method → least compute capability and activation types; what is computed at run time is left out."""
+    """Method → least compute capability and activation types; what is computed at run time is left out. Of ModelOpt's
+    the algorithms that it lists."""
     path = _METHODS if _METHODS in wheel.files else _OLD_METHODS
     if path not in wheel.files:
         return {}
@@ -73,7 +75,34 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
     made: dict[str, dict[str, object]] = {name: {} for name in listed}
     for method, cls in _method_classes(module):
         made.setdefault(method, {}).update(_asked(classes, cls))
+    algorithms = _algorithms(wheel)
+    if algorithms and "modelopt" in made:
+        made["modelopt"]["algorithms"] = algorithms
     return {name: made[name] for name in sorted(made)}
+
+
+def _algorithms(wheel: Wheel) -> list[str]:
+    """The algorithms of ModelOpt that a release lists: names, and the keys of a table or the names of a list in it."""
+    if _MODELOPT not in wheel.files:
+        return []
+    given = dict(assigned(wheel.tree(_MODELOPT).body))
+
+    def names(value: ast.expr | None) -> Iterator[str]:
+        match value:
+            case ast.Constant(value=str() as name):
+                yield name
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                for part in parts:
+                    yield from names(part)
+            case ast.Dict(keys=keys):
+                for key in keys:
+                    yield from names(key)
+            case ast.Starred(value=ast.Name(id=name)):
+                yield from names(given.get(name))
+            case _:
+                pass
+
+    return sorted(set(names(given.get("QUANT_ALGOS"))))
 
 
 def _method_names(module: ast.Module) -> list[str]:

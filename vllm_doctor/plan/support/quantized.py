@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -23,14 +22,6 @@ _CONFIG = "quantization_config"
 # Quantizers that look up each part of a fused layer and raise where they differ (quant_utils.py is_layer_skipped,
 # compressed_tensors/utils.py should_ignore_layer; read in 0.6.4, 0.9.2, 0.14.1, 0.20.0 and 0.33.0).
 _BY_PART = frozenset({"fp8", "compressed-tensors"})
-# Algorithms of modelopt, by the first release that lists them (quantization/modelopt.py QUANT_ALGOS).
-_ALGORITHMS = (
-    ("0.8.4", ("FP8", "NVFP4")),
-    ("0.14.0", ("FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO")),
-    ("0.16.0", ("MXFP8",)),
-    ("0.17.0", ("MIXED_PRECISION",)),
-    ("0.22.0", ("W4A16_NVFP4",)),
-)
 
 
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
@@ -172,8 +163,16 @@ def _turned(s: Settings, config: Section) -> Iterator[Refusal]:
 def _algorithm(version: Version, config: Section) -> Iterator[Refusal]:
     inner = config.section("quantization")
     asked = (inner or config).text("quant_algo").upper()
-    listed = [name for since, names in _ALGORITHMS if version >= as_version(since) for name in names]
+    listed = _algorithms(version)
     if asked and listed and asked not in listed:
-        first = next((since for since, names in _ALGORITHMS if asked in names), None)
+        table = history("models", "quantizations")
+        first = next((release for release in table.releases if asked in _algorithms(release)), None)
         later = f"; {first} is the first to have it" if first is not None else ""
         yield Refusal(_CONFIG, f"quant_algo {asked}", f"{', '.join(listed)}, which {version} lists{later}")
+
+
+def _algorithms(version: Version) -> list[str]:
+    """The algorithms of modelopt that a release lists (quantization/modelopt.py QUANT_ALGOS)."""
+    table = history("models", "quantizations")
+    found = table.value("modelopt", version).get("algorithms") if table.exists("modelopt", version) else None
+    return [str(name) for name in found] if isinstance(found, list) else []
