@@ -9,7 +9,8 @@
                                                each, as `pip download --no-deps` brings it (nothing of it is installed
                                                or runs), or its code in a folder vllm-0.33.0; and the calls, the line
                                                and the name by which an entry is known against the releases that it
-                                               is said to be met in, of which the last must still have them
+                                               is said to be met in, of which the last must still have them; and each
+                                               option, variable and value of an answer against what those releases take
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -28,6 +29,8 @@ import zipfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+
+from releases.accepted import refused
 
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
@@ -283,9 +286,10 @@ def main(argv: list[str] | None = None) -> int:
         wrong += [
             (one.id, why) for one in issues() for check in (misplaced, outlived) for why in check(one, asked.sources)
         ]
+        wrong += [(one.id, why) for one in issues() for why in refused(one)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
-        print(f"{seen} proofs are code; {len(wrong)} of them, or calls beside them, do not hold")
+        print(f"{seen} proofs are code; {len(wrong)} of them, or calls or answers beside them, do not hold")
         return 1 if wrong else 0
     if parse_version(asked.release) is None:
         print(f"{asked.release}: not a release of vLLM; needed: a version such as 0.33.0", file=sys.stderr)

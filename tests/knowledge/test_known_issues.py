@@ -59,7 +59,8 @@ def test_a_release_that_it_is_met_in_has_each_option_and_variable_of_its_answers
         ask = {"flag": versions.flag, "env": versions.env}.get(answer.kind)
         for name in answer.options:
             if ask is not None and met and (answer.kind == "flag" or CORE.match(name)):
-                assert any(ask(name, release) is not None for release in met), name
+                facts = [ask(name, release) for release in met]
+                assert any(fact is not None and fact.exists for fact in facts), name
 
 
 @EVERY_ISSUE

@@ -95,3 +95,11 @@ def test_an_answer_writes_the_figures_of_the_message_and_is_not_given_without_th
     (change,) = changes_of(case, (answer,), "", fields={"rows": "8192"})
     assert (change.name, change.after, change.why) == ("max-model-len", 8192, "the table has 8192 rows")
     assert changes_of(case, (answer,), "") == ()
+
+
+@pytest.mark.parametrize(("backend", "given"), [("marlin", False), ("cutlass", True)])
+def test_a_variable_is_not_set_to_a_value_that_the_release_refuses(backend: str, given: bool) -> None:
+    case = Case(snapshot("vd603-offload-halved-fires"))
+    assert str(case.version) == "0.12.0"
+    answer = Answer(kind="env", options=("VLLM_NVFP4_GEMM_BACKEND",), to=backend)
+    assert bool(changes_of(case, (answer,), "")) == given

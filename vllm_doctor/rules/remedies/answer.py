@@ -98,9 +98,12 @@ def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
             return upgrade(case, answer.why)
         case "env":
             name = answer.options[0]
-            ours = name.startswith("VLLM_") and case.has_env(name) is None
+            fact = case.has_env(name)
+            ours = name.startswith("VLLM_") and fact is None
             if (ours and not _of_some_release(case, versions.env, name)) or answer.to == (case.env(name) or ""):
                 return None
+            if answer.to is not None and fact is not None and fact.choices and answer.to not in fact.choices:
+                return None  # the release has the variable, and would refuse this value
             return environment(name, answer.direction, answer.why, to=answer.to, command=command)
         case "flag":
             change = _flag(case, answer)

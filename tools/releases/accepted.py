@@ -1,0 +1,99 @@
+"""The releases in which a way round of a known issue would be refused: no such option or variable, or not with this
+value. A text is held against the choices, the names and the object's keys that the release itself was read to have.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.history import Record, history
+from vllm_doctor.knowledge.known_issues import Issue
+from vllm_doctor.knowledge.parser.keys import wrong_keys
+from vllm_doctor.knowledge.version import Version, as_version
+from vllm_doctor.records.verdict import Direction
+
+# Options whose values stand in a register of the release, where the option itself lists none.
+_REGISTERED = {
+    "load-format": ("registered", "load_formats"),
+    "attention-backend": ("kernels", "attention"),
+    "mm-encoder-attn-backend": ("kernels", "attention"),
+}
+# A variable of another program or plugin; no release of vLLM tells of it.
+_OURS, _PLUGINS = "VLLM_", "VLLM_ASCEND_"
+
+
+def releases_of(one: Issue) -> list[Version]:
+    """The releases, of those that were read, that an entry is said to be met in."""
+    since, fixed = (as_version(bound) if bound is not None else None for bound in (one.since, one.fixed))
+    return [at for at in versions.sampled() if (since is None or since <= at) and (fixed is None or at < fixed)]
+
+
+def refused(one: Issue) -> list[str]:
+    """What is refused of an entry's ways round, and where no other way round of it stands in.
+
+    An entry without a first release begins for this where one of its options does: before that no reader is told of
+    it, as the release has nothing of what fails.
+    """
+    ours = [answer for answer in one.answers if _of_vllm(answer)]
+    met, told = releases_of(one), []
+    taken = {id(answer): [at for at in met if _why(answer, at) is None] for answer in ours}
+    for answer in ours:
+        here = taken[id(answer)]
+        first = here[0] if here and one.since is None else met[0] if met else None
+        others = {at for other in ours if other is not answer for at in taken[id(other)]}
+        missed = [at for at in met if at not in here and at not in others and first is not None and at >= first]
+        if not here or missed:
+            at = (missed or met)[-1]
+            told.append(f"{_span(missed or met)}: {_why(answer, at)}")
+    return list(dict.fromkeys(told))
+
+
+def _of_vllm(answer: Answer) -> bool:
+    names = answer.options
+    if answer.kind == "env":
+        return names[0].startswith(_OURS) and not names[0].startswith(_PLUGINS)
+    return answer.kind == "flag" and not any("{" in name for name in names)
+
+
+def _why(answer: Answer, at: Version) -> str | None:
+    """Why a release refuses an answer; None where it takes it."""
+    table = history("options", "options") if answer.kind == "flag" else history("environment", "environment")
+    has = next((name for name in _named(answer) if table.exists(name, at)), None)
+    if has is None:
+        return f"no {answer.options[0]}"
+    if answer.to is None or answer.direction is Direction.REMOVE:
+        return None
+    return next(_wrong(answer, has, table.value(has, at), at), None)
+
+
+def _named(answer: Answer) -> Sequence[str]:
+    return answer.options if answer.kind == "env" else [versions.canonical(name) for name in answer.options]
+
+
+def _wrong(answer: Answer, name: str, record: Record, at: Version) -> Iterator[str]:
+    to = answer.to or ""
+    if to.startswith("{"):
+        for key, found, needed in wrong_keys(name, json.loads(to), at, whole=False):
+            yield f"{name} {key}: {found}, needed {needed}"
+        return
+    values = _values(name, record, at)
+    if values and to.lower() not in values:
+        yield f"{name} does not take {to}, but {' '.join(sorted(values))}"
+
+
+def _values(name: str, record: Record, at: Version) -> set[str]:
+    """The values that a release takes; nothing where it lists none."""
+    listed = [*_each(record.get("choices")), *_each(record.get("names"))]
+    if not listed and name in _REGISTERED:
+        register = history(*_REGISTERED[name])
+        listed = [each for each in register.names() if register.exists(each, at)]
+    return {str(value).lower() for value in listed}
+
+
+def _each(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _span(met: Sequence[Version]) -> str:
+    return str(met[0]) if len(met) == 1 else f"{met[0]} to {met[-1]}"
