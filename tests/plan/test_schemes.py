@@ -14,6 +14,9 @@ from vllm_doctor.plan.support import schemes
 BY_TOKEN = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
 FORMS = {
     "int8": ("int-quantized", {"num_bits": 8, "strategy": "channel"}, BY_TOKEN),
+    "int8, no inputs": ("int-quantized", {"num_bits": 8, "strategy": "channel"}, None),
+    "int8 packed, no inputs": ("pack-quantized", {"num_bits": 8, "strategy": "channel"}, None),
+    "fp8, no inputs": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel"}, None),
     "int8, zero points": ("int-quantized", {"num_bits": 8, "strategy": "channel", "symmetric": False}, BY_TOKEN),
     "fp8": ("float-quantized", {"num_bits": 8, "type": "float", "strategy": "channel"}, {**BY_TOKEN, "type": "float"}),
     "fp8 blocks": (
@@ -50,6 +53,9 @@ def refused(launched, version, card="H200"):
     ("form", "first", "last"),
     [
         ("int8", "0.6.2", "0.33.0"),
+        ("int8, no inputs", None, None),  # the choice asks for keys of inputs that are not there
+        ("int8 packed, no inputs", "0.6.2", "0.33.0"),
+        ("fp8, no inputs", "0.6.2", "0.33.0"),
         ("int8, zero points", None, None),
         ("fp8", "0.6.2", "0.33.0"),
         ("fp8 blocks", "0.11.2", "0.33.0"),

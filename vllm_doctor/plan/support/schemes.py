@@ -99,8 +99,10 @@ def _facts(config: Section, key: str, version: Version, capability: float | None
     for name, where in parts.items():
         part = group.section(where)
         facts[name] = True if part is not None else None
-        if part is not None:
-            facts |= {f"{name}.{each}": value for each, value in _keys(part).items()}
+        # Without weights a layer stays as it is; a key asked of inputs that are not there ends the launch.
+        absent = {} if name == "weights" else dict.fromkeys([*_DEFAULTS, "strategy"])
+        told = _keys(part) if part is not None else absent
+        facts |= {f"{name}.{each}": value for each, value in told.items()}
     return facts
 
 
