@@ -3,7 +3,8 @@
 An expression of vLLM's code is followed to where its names were set, in its function and in its class: of
 `heads = config.num_heads // tp_size` both are what decides it. Each is written as what it is and its name:
 `option tensor-parallel-size`, `option kv-transfer-config kv_role`, `extra kv-transfer-config num_workers`,
-`model num_heads`, `request logprobs`, `variable VLLM_USE_V2_MODEL_RUNNER`.
+`model num_heads`, `request logprobs`, `variable VLLM_USE_V2_MODEL_RUNNER`. What a function is given is followed to
+the places that call it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+
+from releases.calls import Calls, Place
 
 _DEPTH = 4
 # Of a name that is set on several ways as many are followed.
@@ -34,6 +37,7 @@ _SPLIT = {
 _OF_MODEL = re.compile(
     r"(?:self\.)?(?:\w*hf_(?:\w+_)?config|\w*(?:text|vision|audio)_config|config|model_config\.hf_\w*config)"
 )
+_INSIDE_MODEL = re.compile(r"(?:self\.)?(?:hf_)?config\.(?P<part>[a-z]\w*)")
 _EXTRA = {
     "kv_connector_extra_config": "kv-transfer-config",
     "ec_connector_extra_config": "ec-transfer-config",
@@ -54,7 +58,13 @@ _REQUESTED = re.compile(
 _OWN_FIELDS = re.compile(r"vllm/(?:sampling_params|pooling_params|entrypoints/.*protocol)\.py")
 _CONFIGS = "vllm/transformers_utils/configs/"
 _PART = re.compile(r"(?:.*\.)?(\w+)_(?:config|cfg)")
-_SHORT = {"attn": "attention"}
+_SHORT = {"attn": "attention", "mm": "multimodal", "spec": "speculative", "sched": "scheduler"}
+# Quantization's own configuration, which a checkpoint has in its config.json.
+_QUANTIZATION = "vllm/model_executor/layers/quantization/"
+_OF_QUANTIZATION = re.compile(r"(?:self\.)?quant_config")
+_VARIABLE = re.compile(r"VLLM_[A-Z0-9_]+")
+# From one function to another so often, and not where as many places call it; what half of those that tell say counts.
+_HOPS, _CALLED = 2, 80
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -69,6 +79,8 @@ class Scope:
     owner: ast.ClassDef | None = None
     line: int = 0
     seen: frozenset[str] = field(default_factory=frozenset)
+    calls: Calls | None = None
+    hops: int = 0
 
 
 def deciders(node: ast.AST, scope: Scope) -> tuple[str, ...]:
@@ -82,8 +94,11 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
         return
     match node:
         case ast.Name(id=name) if depth and name not in scope.seen:
-            for value in _set_before(name, scope):
+            values = _set_before(name, scope)
+            for value in values:
                 yield from _of(value, replace(scope, seen=scope.seen | {name}), depth - 1)
+            if not values:
+                yield from _given_by_callers(name, scope)
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if depth and f"self.{name}" not in scope.seen:
             given = _attributes(scope.owner).get(name, []) if scope.owner is not None else []
             for value, function in given if len(given) == 1 else []:
@@ -91,6 +106,10 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
                 yield from _of(value, inside, depth - 1)
         case ast.Lambda() | ast.Constant():
             return
+        case ast.Call(func=ast.Attribute(value=of), args=args, keywords=named):
+            # the name of a method is nothing that anybody sets
+            for child in (of, *args, *(one.value for one in named)):
+                yield from _of(child, scope, depth)
         case _:
             for child in ast.iter_child_nodes(node):
                 yield from _of(child, scope, depth)
@@ -102,6 +121,8 @@ def _named(node: ast.AST, scope: Scope) -> str:
         case ast.Name(id=name) | ast.Attribute(attr=name) | ast.Call(func=ast.Name(id=name)) if name in _SPLIT:
             return f"option {_SPLIT[name]}"
         case ast.Attribute(value=ast.Name(id="envs"), attr=name):
+            return f"variable {name}"
+        case ast.Name(id=name) if _VARIABLE.fullmatch(name):
             return f"variable {name}"
         case ast.Attribute(value=ast.Name(id="args"), attr=name):
             return f"option {name.replace('_', '-')}" if f"args.{name}" in scope.options else ""
@@ -119,7 +140,99 @@ def _named(node: ast.AST, scope: Scope) -> str:
             return ""
 
 
+def held(node: ast.AST, scope: Scope) -> str:
+    """The one thing whose bare value an expression is, and nothing that was made of it."""
+    if known := _named(node, scope):
+        return known
+    match node:
+        case ast.Call(func=ast.Name(id="int" | "bool" | "str" | "float"), args=[value]):
+            return held(value, scope)
+        case ast.Call(func=ast.Attribute(value=value, attr="lower" | "upper" | "strip")):
+            return held(value, scope)
+        case ast.BoolOp(op=ast.Or(), values=[value, ast.Constant()]):
+            return held(value, scope)
+        case ast.Name(id=name) if name not in scope.seen:
+            inside = replace(scope, seen=scope.seen | {name})
+            values = _set_before(name, scope)
+            values = [value for value in values if not isinstance(value, ast.Constant)] or values
+            if values:
+                return held(values[0], inside) if len(values) == 1 and not _looped(name, scope) else ""
+            told = [held(place.value, _at(place, scope)) for place in _callers(name, scope)]
+            return told[0] if told and set(told) == {told[0]} else ""
+        case ast.Attribute(value=ast.Name(id="self"), attr=name) if f"self.{name}" not in scope.seen:
+            given = _attributes(scope.owner).get(name, []) if scope.owner is not None else []
+            if len(given) == 1:
+                value, function = given[0]
+                seen = scope.seen | {f"self.{name}"}
+                return held(value, replace(scope, function=function, line=value.lineno, seen=seen))
+    return ""
+
+
+def _looped(name: str, scope: Scope) -> bool:
+    """Does the name stand for each of several in turn, or for one part of what was given?"""
+    return scope.function is not None and name in _parts(scope.function)
+
+
+@cache
+def _parts(function: _Function) -> frozenset[str]:
+    found: set[str] = set()
+    for node in ast.walk(function):
+        targets: list[ast.expr] = []
+        if isinstance(node, ast.For | ast.comprehension):
+            targets = [node.target]
+        elif isinstance(node, ast.Assign):
+            targets = [one for one in node.targets if isinstance(one, ast.Tuple)]
+        found |= {one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name)}
+    return frozenset(found)
+
+
+def _callers(name: str, scope: Scope) -> list[Place]:
+    """The values that a parameter is given, where a few places call the function."""
+    if scope.calls is None or scope.function is None or scope.hops >= _HOPS:
+        return []
+    places = scope.calls.of(scope.function, scope.owner, name, scope.path)
+    return places if len(places) <= _CALLED else []
+
+
+def _given_by_callers(name: str, scope: Scope) -> list[str]:
+    """What decides a parameter, where most places that call the function say so."""
+    if scope.calls is None or scope.function is None:
+        return []
+    known = (scope.function, name, scope.hops)
+    if known not in scope.calls.told:
+        scope.calls.told[known] = _told_by(_callers(name, scope), scope)
+    return scope.calls.told[known]
+
+
+def _told_by(places: list[Place], scope: Scope) -> list[str]:
+    told = [found for place in places if (found := frozenset(deciders(place.value, _at(place, scope))))]
+    names = list(dict.fromkeys(name for found in told for name in sorted(found)))
+    if 2 * len(told) < len(places):
+        return []
+    return [name for name in names if 2 * sum(name in found for found in told) >= len(told)]
+
+
+def _at(place: Place, scope: Scope) -> Scope:
+    return Scope(
+        place.path,
+        scope.options,
+        place.function,
+        place.owner,
+        place.value.lineno + 1,
+        calls=scope.calls,
+        hops=scope.hops + 1,
+    )
+
+
+def _held_by(of: str, scope: Scope) -> str:
+    """`parallel`, which a function set to `vllm_config.parallel_config`, as what it was set to."""
+    values = _set_before(of, scope) if of.isidentifier() and of != "config" else []
+    whole = ast.unparse(values[0]) if len(values) == 1 and isinstance(values[0], ast.Attribute) else ""
+    return whole if _PART.fullmatch(whole) and "hf" not in whole else of
+
+
 def _field(of: str, key: str, scope: Scope) -> str:
+    of = of if _PART.fullmatch(of) else _held_by(of, scope)
     part = _PART.fullmatch(of)
     held = f"{_SHORT.get(part[1], part[1])}.{key}" if part is not None else ""
     own = f"{part_of(scope.owner.name)}.{key}" if of == "self" and scope.owner is not None else ""
@@ -128,8 +241,15 @@ def _field(of: str, key: str, scope: Scope) -> str:
             return f"option {scope.options[name]}"
     if key.endswith("_config"):
         return ""
-    of_model = _OF_MODEL.fullmatch(of) is not None and _MODELS.match(scope.path) is not None and key != "model_type"
-    if of_model or (of == "self" and scope.path.startswith(_CONFIGS)):
+    if scope.path.startswith(_QUANTIZATION) and key[0] != "_" and not key.isupper():
+        own_class = scope.owner is not None and any("QuantizationConfig" in ast.unparse(b) for b in scope.owner.bases)
+        if _OF_QUANTIZATION.fullmatch(of) or (of == "self" and own_class):
+            return f"model quantization_config.{key}"
+    inner = _INSIDE_MODEL.fullmatch(of)
+    of_model = _OF_MODEL.fullmatch(of) is not None or inner is not None
+    if of_model and _MODELS.match(scope.path) is not None and key != "model_type" and not key.isupper():
+        return f"model {inner['part']}.{key}" if inner is not None else f"model {key}"
+    if of == "self" and scope.path.startswith(_CONFIGS) and not key.isupper():
         return f"model {key}"
     asked = _REQUESTED.match(scope.path) is not None and _REQUESTS.fullmatch(of) is not None
     return f"request {key}" if (asked or (of == "self" and _OWN_FIELDS.match(scope.path))) and key[0] != "_" else ""

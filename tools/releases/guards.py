@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from releases import texts
-from releases.deciders import Scope, deciders
+from releases.calls import Calls
+from releases.deciders import Scope, deciders, held
 from releases.joint import Joint
 from releases.wheel import Wheel
 
@@ -28,11 +29,14 @@ _SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
 }  # fmt: skip
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _LETTERS, _MOST, _LONGEST = 8, 4, 300
+# A sentence that quotes more things tells of none of them that it was refused.
+_QUOTES = 2
 _TURNED_ON = ("option ", "extra ", "variable ")
 _BARE = (ast.Name, ast.Attribute, ast.Subscript)
 _OF_REQUESTS = re.compile(
     r"vllm/(?:entrypoints|renderers|parser|tool_parsers|reasoning|inputs|multimodal|tokenizers|sampling_params"
-    r"|pooling_params)|vllm/v1/(?:structured_output|engine)/|vllm/model_executor/models/|vllm/models/"
+    r"|pooling_params|connections|logits_process|lora)|vllm/v1/(?:structured_output|engine)/|vllm/model_executor/models/"
+    r"|vllm/models/|vllm/distributed/weight_transfer/"
 )
 # In code of models only methods that read items of a request.
 _OF_ITEMS = re.compile(r"placeholder|_process_|_parse_|get_replacement|image|audio|video")
@@ -40,10 +44,11 @@ _OF_ITEMS = re.compile(r"placeholder|_process_|_parse_|get_replacement|image|aud
 
 @dataclass(frozen=True)
 class _At:
-    """A place in a module, and the tests that hold there, each with whether it is met."""
+    """A place in a module, and the tests that hold there, each with whether it is met; those that others left by."""
 
     scope: Scope
     tests: tuple[tuple[ast.expr, bool, bool], ...] = ()
+    left_by: tuple[ast.expr, ...] = ()
 
     def behind(self, test: ast.expr, *, met: bool, other: bool = False) -> _At:
         """`other`: in the branch for all that an `if` and its `elif` do not name, where no one value is asked for."""
@@ -54,10 +59,12 @@ def read(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str,
     """File and sentence → what decides it, by the nearest test that asks for anything."""
     known = _options(wheel, options)
     made: dict[str, dict[str, object]] = {}
-    for path, text in wheel.files.items():
-        if "raise " in text and path.startswith("vllm/") and not _LEFT_OUT.fullmatch(path):
+    read_ones = [path for path in wheel.files if path.startswith("vllm/") and not _LEFT_OUT.fullmatch(path)]
+    calls = Calls({path: wheel.tree(path) for path in read_ones})
+    for path in read_ones:
+        if "raise " in wheel.files[path]:
             for line in wheel.tree(path).body:
-                for sentence, told, at in _of(line, _At(Scope(path, known))):
+                for sentence, told, at in _of(line, _At(Scope(path, known, calls=calls))):
                     if told or _shown(at):
                         made.setdefault(f"{path}: {sentence}", {"by": told} if told else {})
     return dict(sorted(made.items()))
@@ -99,8 +106,10 @@ def _of(node: ast.AST, at: _At) -> Iterator[tuple[str, list[str], _At]]:
             yield from _lines(other, at.behind(test, met=False, other=True))
         case ast.Try(body=body, handlers=handlers, orelse=other, finalbody=last):
             yield from _lines([*body, *other, *last], at)
+            tried = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return | ast.Assign) else None
+            inside = _At(at.scope) if tried is None else _At(at.scope).behind(tried, met=True, other=True)
             for handler in handlers:
-                yield from _lines(handler.body, _At(at.scope))
+                yield from _lines(handler.body, inside)
         case ast.With() | ast.For() | ast.While() | ast.AsyncFor() | ast.AsyncWith():
             yield from _lines([*node.body, *getattr(node, "orelse", [])], at)
         case ast.Match(cases=cases):
@@ -111,13 +120,16 @@ def _of(node: ast.AST, at: _At) -> Iterator[tuple[str, list[str], _At]]:
 def _lines(lines: list[ast.stmt], at: _At) -> Iterator[tuple[str, list[str], _At]]:
     for line in lines:
         yield from _of(line, at)
+        match line:
+            case ast.If(test=test, body=[*_, ast.Return() | ast.Continue()], orelse=[]):
+                at = replace(at, left_by=(*at.left_by, test))
 
 
 def _raised(said: ast.expr, at: _At) -> Iterator[tuple[str, list[str], _At]]:
     sentence = _sentence(said, at.scope)
     if sentence:
         here = replace(at, scope=replace(at.scope, line=said.lineno))
-        yield sentence, _decided(here), here
+        yield sentence, _decided(here) or _quoted(said, here.scope), here
 
 
 def _sentence(said: ast.expr, scope: Scope) -> str:
@@ -147,7 +159,21 @@ def _decided(at: _At) -> list[str]:
             told = {row.partition(" != ")[0].partition(" not in ")[0]: None for row in told}
         if told:
             return list(told)[:_MOST]
+    for test in reversed(at.left_by):
+        # what comes after it is for all others, of which no one value is asked for
+        told = dict.fromkeys(_of_test(test, at.scope, met=False, plainly=bool(at.tests)))
+        told = {row.partition(" != ")[0].partition(" not in ")[0]: None for row in told}
+        told = {row: None for row in told if not at.tests or row.startswith(_TURNED_ON)}
+        if told:
+            return list(told)[:_MOST]
     return []
+
+
+def _quoted(said: ast.expr, scope: Scope) -> list[str]:
+    """What the sentence quotes, where no test tells: the value that was refused."""
+    held = [one.value for one in ast.walk(said) if isinstance(one, ast.FormattedValue)]
+    told = dict.fromkeys(row for value in held for row in deciders(value, scope))
+    return list(told) if len(told) <= _QUOTES else []
 
 
 def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Iterator[str]:
@@ -159,7 +185,7 @@ def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Itera
                 yield from _of_test(part, scope, met=met, plainly=plainly)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if (one := _one(left, scope)) and _value(right):
             yield f"{one} {_SIGNS[type(op)][not met]} {_value(right)}"
-        case _ if one := _one(test, scope):
+        case _ if one := _one(test, scope) or _switch(test, scope):
             yield f"{one} {'on' if met else 'off'}"
         case _ if not plainly:
             yield from deciders(test, scope)
@@ -168,8 +194,13 @@ def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Itera
 def _one(node: ast.expr, scope: Scope) -> str:
     """The one thing whose bare value an expression is."""
     called = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("getattr", ".get", "_size"))
-    found = deciders(node, scope) if called or isinstance(node, _BARE) else ()
-    return found[0] if len(found) == 1 else ""
+    return held(node, scope) if called or isinstance(node, _BARE) else ""
+
+
+def _switch(node: ast.expr, scope: Scope) -> str:
+    """The one thing that a launch turns on and that decides a name's value, whatever was made of it."""
+    found = deciders(node, scope) if isinstance(node, _BARE) else ()
+    return found[0] if len(found) == 1 and found[0].startswith(_TURNED_ON) else ""
 
 
 def _value(node: ast.expr) -> str:

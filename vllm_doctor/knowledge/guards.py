@@ -17,6 +17,7 @@ HOLE = "{}"
 DecidedBy = Literal["option", "extra", "model", "request", "variable"]
 # Signs of two words before those of one.
 _SIGNS = ("is not", "not in", "is", "in", "==", "!=", ">=", "<=", ">", "<", "on", "off")
+_FRONT_ENDS = ("/fastapi/", "/starlette/")
 # Fewer letters of a sentence are no sign of it.
 _LETTERS, _LETTERS_WITHIN = 8, 20
 
@@ -40,22 +41,31 @@ class GuardedRaise(NamedTuple):
     by: tuple[Decider, ...]
 
 
-def guard(file: str, message: str, at: Version | None) -> GuardedRaise | None:
-    """The refusal of vLLM's that a message is, by the file that raised it. Of an unknown release the newest."""
+def guard(file: str, message: str, at: Version | None, *, gone: bool = False) -> GuardedRaise | None:
+    """The refusal of vLLM's that a message is, by the file that raised it. Of an unknown release the newest.
+
+    `gone`: None where the release has it no more; else what an earlier one had decides.
+    """
     path = _in_vllm(file)
     within = path.endswith("/")
     told = [(pieces, name) for name, pieces in _of_file(path) if _is_said(pieces, message, within=within)]
     if not told:
         return None
     pieces, name = max(told, key=lambda row: sum(map(len, row[0])))
-    held = history("guards", "guards").value(name, at or newest_known()).get("by", [])
+    known = history("guards", "guards")
+    if gone and known.exists(name, at or newest_known()) is False:
+        return None
+    held = known.value(name, at or newest_known()).get("by", [])
     rows = held if isinstance(held, list) else []
     return GuardedRaise(pieces, tuple(one for row in rows if (one := _decider(str(row))) is not None))
 
 
 def _in_vllm(file: str) -> str:
-    """`…/vllm/config/cache.py` → `vllm/config/cache.py`; a check of pydantic's is one of the configuration's."""
+    """`…/vllm/config/cache.py` → `vllm/config/cache.py`; a check of pydantic's is one of the configuration's, and what
+    FastAPI refuses a check of the front end's."""
     inside = f"/{file.rpartition('-packages/')[2]}"  # an environment may itself lie in a folder of that name
+    if inside.startswith(_FRONT_ENDS):
+        return "vllm/entrypoints/"
     start = inside.rfind("/vllm/")
     return inside[start + 1 :] if start >= 0 else "vllm/config/"
 

@@ -60,6 +60,8 @@ class Fault(msgspec.Struct, frozen=True):
     def of_a_request(self) -> bool:
         """Did it fail while a request was handled? Only a server that is up takes one."""
         frames = [frame for link in self.crash.links for frame in link.frames] if self.crash is not None else []
+        if any(says(frame.file, "call-of-the-command") for frame in frames):
+            return False  # it left the command itself, while the server was set up
         return any(_of_a_request(frame.file, frame.function) for frame in frames)
 
 

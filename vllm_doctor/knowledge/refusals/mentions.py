@@ -24,6 +24,8 @@ _VARIABLE = Pattern(
     r"(?<![\w$.])(?P<name>(?:VLLM|NCCL|CUDA|HF|RAY|PYTORCH)_[A-Z][A-Z0-9_]+)"
     r"(?:[`'\"]?\s?(?:=\s?|(?:set )?to (?=[`'\"]|\d|[a-z]+$))(?P<value>[\w./:`'\"-]{1,60}))?"
 )
+# One of another program, which a sentence calls what it is.
+_CALLED = Pattern(r"[Ee]nvironment variable [`'\"]?(?P<name>[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)[`'\"]?")
 _BESIDE = Pattern(r"\s?(?:\(\s?=?|=\s?)(-?\d+)\)?")
 # What follows an option after a blank is its value only if it looks like one, not the sentence's next word.
 _LIKE_VALUE = Pattern(
@@ -99,6 +101,9 @@ def _variables(clause: str) -> Iterator[Mention]:
     for found in _VARIABLE.finditer(clause):
         if found["name"] not in words().not_variables:
             yield Mention(found.start(), found.end(), "env", found["name"], _bare(found["value"]), typed=True)
+    for found in _CALLED.finditer(clause):
+        if found["name"] not in words().not_variables:
+            yield Mention(found.start("name"), found.end(), "env", found["name"], None, typed=True)
 
 
 def _fields(clause: str, known: Callable[[str], bool]) -> Iterator[Mention]:

@@ -23,8 +23,11 @@ _NEEDED = Pattern(
     r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]{1,200})[`'\"]?(?: module| package)? (?:is|are) (?:not installed|required)"
     r"|(?P<spec3>\w{1,200}) backend is (?:not available|unavailable)[^\n]{0,40}install the package"
     r"|\b(?P<spec4>[A-Z]\w{1,200}) packages (?:must be|are) installed"
+    r"|requires (?P<spec5>[A-Za-z][\w.\-]{1,200}) to be installed"
     r"|requires (?:the )?[`'\"](?P<spec2>[A-Za-z][\w.\-]{1,200})[`'\"] (?:package|module)"
 )
+# What is installed, and too old for what is asked.
+_TOO_OLD = Pattern(r"\b[Ii]nstalled (?P<late>[A-Za-z][\w\-]{1,200}) (?:does not|doesn't|has no|lacks)\b")
 _ABOUT_PACKAGES = Pattern(r"install|package|version|import|requires \w+ ?>=|module was not found", re.IGNORECASE)
 _NO_PACKAGE = frozenset(
     {
@@ -64,9 +67,11 @@ def package(text: str) -> Package | None:
 
 
 def _found(text: str) -> Iterator[Package]:
+    for old in _TOO_OLD.finditer(text):
+        yield Package(words().packages.get(old["late"].lower(), old["late"]), None, True)
     for pattern in (_PIP, _INSTALL, _RELEASE, _NEEDED):
         for found in pattern.finditer(text):
-            groups = {k.rstrip("234"): v for k, v in found.groupdict().items() if v}
+            groups = {k.rstrip("2345"): v for k, v in found.groupdict().items() if v}
             spec = groups.get("spec", groups.get("name", "")).rstrip(".,-")
             name = re.split(r"[\s=<>!~]", spec, maxsplit=1)[0]
             if not name or name.lower() in _NO_PACKAGE:

@@ -7,14 +7,14 @@ from vllm_doctor.log.match import says
 from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
-from vllm_doctor.rules.remedies.decided import decided
+from vllm_doctor.rules.remedies.decided import decided, stays
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.mentioned import mentioned
@@ -102,20 +102,29 @@ def judge(case: Case) -> Outcome:
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
-        changes=_of_refusal(case, root, part)
-        if title == refuses and not substitute
-        else first_of_each(
-            (
-                *_of_state(case, root, title == broken),
-                *_asked(case, root, part),
-                *decided(case, root),
-                *cures(case, root, part),
-            )
+        changes=_that_help(
+            case,
+            root,
+            _of_refusal(case, root, part)
+            if title == refuses and not substitute
+            else first_of_each(
+                (
+                    *_of_state(case, root, title == broken),
+                    *_asked(case, root, part),
+                    *decided(case, root),
+                    *cures(case, root, part),
+                )
+            ),
         ),
         refute="the change is made, and the same call fails with the same message",
         layer=part.id,
         then=part.next,
     )
+
+
+def _that_help(case: Case, root: Fault, changes: tuple[Change, ...]) -> tuple[Change, ...]:
+    """Without a newer release where that refuses the same value by the same test."""
+    return tuple(c for c in changes if c.direction is not Direction.UPGRADE) if stays(case, root) else changes
 
 
 def _broken(case: Case, root: Fault, part: Layer | None) -> str:

@@ -20,6 +20,7 @@ from vllm_doctor.rules.remedies.client_input import (
     JUDGED_WHILE_UP,
     check_of_request,
     other_input,
+    own_sentence,
     refused_field,
     refuses_the_request,
 )
@@ -118,6 +119,8 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
         return part.broken
     message = exception_words(case.run.lines, crash, crash.root) if case.run is not None else ""
     told = excerpt.said(message.splitlines()[0]) if message else ""
+    if said := own_sentence(case, fault):
+        return beside("A request is refused: ", said)
     if field := refused_field(case, fault):
         return f"A request is refused for its field {field}"
     if check := check_of_request(case, fault, part):

@@ -54,6 +54,8 @@ def other_attention(
     candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention", "call-of-vendors-model") for f in called(case, fault)):
         return None  # the platform, or the model, has this one alone
+    if says(fault.crash.root.frames[-1].file if fault.crash and fault.crash.root.frames else "", "call-of-encoder"):
+        return None  # the encoder of images has a backend of its own
     if any(says(f, "call-of-ascend") for f in called(case, fault)):
         return None  # so has Ascend's plugin
     if any(says(f, "call-of-intel") for f in called(case, fault)):

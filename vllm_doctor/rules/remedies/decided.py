@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vllm_doctor.knowledge.guards import Decider, GuardedRaise, guard
+from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, says
 from vllm_doctor.records.finding import Change, Scalar
@@ -21,6 +22,7 @@ from vllm_doctor.rules.say import environment, set_flag, thing
 
 _CHANGES = 2
 _CHECKED = "vLLM's own check above the message asks for it"
+_WAITS = "vLLM's own code waits this long, and what it waited for did not come: it needs longer, or never comes"
 _SERVER = "the server works"
 _FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
 _SAID = {
@@ -47,23 +49,54 @@ _FEW = 2
 # Keys that every such mapping has, which a sentence may name as a circumstance.
 _OF_EVERY = frozenset({"kv_connector", "kv_role", "ec_connector", "ec_role", "num_speculative_tokens"})
 _OTHER_CONFIG = "take the model's own config.json, unchanged, or a checkpoint with other values"
+_QUANTIZED = "quantization_config."
 _SWITCHES = ("enable-", "disable-", "trust-", "async-", "enforce-")
 
 
 def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The changes of what decides the refusal, as far as this launch and this release have it."""
-    if not refused_by_vllm(case, fault):
+    late = _ended_waiting(fault)
+    if not (refused_by_vllm(case, fault) or of_front_end(fault) or late):
         return ()
     told = refusal_text(case, fault)
     inside = _keys_named(case, told)
     found = guard_of(case, fault)
     if inside or found is None:
         return inside[:_CHANGES]
-    made = [change for one in _once(found.by) if (change := _change(case, one, found, told)) is not None]
+    made = [
+        change
+        for one in _once(found.by)
+        if (change := _longer(case, one) if late else _change(case, one, found, told)) is not None
+    ]
     asked = _of_request(found)
     serving = case.run is not None and case.run.up_at(fault)
     of_one = asked if serving else _of_model(case, fault, found, told)
     return (*((of_one,) if of_one is not None else ()), *made)[:_CHANGES]
+
+
+def _ended_waiting(fault: Fault) -> bool:
+    """Did vLLM's own code give up a wait?"""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind != "TimeoutError" or not root.frames:
+        return False
+    return says(root.frames[-1].file, "call-of-vllm-or-pydantic")
+
+
+def of_front_end(fault: Fault) -> bool:
+    """Did FastAPI refuse a request for what a check of vLLM's said of it? It raises in a file of its own."""
+    return fault.crash is not None and fault.crash.root.kind == "RequestValidationError"
+
+
+def stays(case: Case, fault: Fault) -> bool:
+    """Does the newest release refuse the very same, by the same test of the same values? It would not take it either."""
+    root = fault.crash.root if fault.crash is not None else None
+    if case.version is None or root is None or not root.frames:
+        return False
+    here, told = guard_of(case, fault), refusal_text(case, fault)
+    then = guard(root.frames[-1].file, told, newest_known(), gone=True)
+    if here is None or then is None or not here.by or here.pieces != then.pieces or here.by != then.by:
+        return False
+    return all(one.kind == "model" and one.sign and one.value for one in here.by)
 
 
 def _once(by: tuple[Decider, ...]) -> list[Decider]:
@@ -92,10 +125,22 @@ def _change(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change 
             why = f"its extra setting `{one.key}`: {_wanted(one) or _CHECKED}"
             return set_flag(case, one.name, None, Direction.CHANGE, why) if one.name in case.flags else None
         case "variable":
-            on = one.sign in {"on", "==", "is not"} and case.env(one.name) not in {None, "", "0"}
-            return environment(one.name, Direction.REMOVE, _CHECKED) if on else None
+            given = case.env(one.name) not in {None, "", "0"}
+            if one.sign in {"on", "==", "is not"}:
+                return environment(one.name, Direction.REMOVE, _CHECKED) if given else None
+            wanted = one.sign == "off" and not given and one.name in told
+            return environment(one.name, Direction.SET, _CHECKED, to="1") if wanted else None
         case _:
             return None
+
+
+def _longer(case: Case, one: Decider) -> Change | None:
+    """Where a wait ended, what says how long it is."""
+    if "TIMEOUT" not in one.name.upper():
+        return None
+    if one.kind == "variable":
+        return environment(one.name, Direction.RAISE, _WAITS, before=case.env(one.name))
+    return set_flag(case, one.name, None, Direction.RAISE, _WAITS) if one.kind == "option" and not one.key else None
 
 
 def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
@@ -103,7 +148,7 @@ def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Chan
     missing = one.sign == "off" or (one.sign == "is" and one.value == "None")
     if one.key:
         why = f"its `{one.key}`: {_wanted(one) or _CHECKED}"
-        about = bool(one.sign) or one.key in told
+        about = bool(one.sign) or one.key in told or _quotes(case, one, told)
         return set_flag(case, one.name, None, Direction.CHANGE, why) if given and about else None
     if missing and not given:
         alone = len(whole.by) == 1 and _about(one.name, told) and one.name.startswith(_SWITCHES)
@@ -113,6 +158,13 @@ def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Chan
     direction, to = _moved(one)
     wanted = _wanted(one)
     return set_flag(case, one.name, to, direction, f"{_CHECKED}: {wanted}" if wanted else _CHECKED)
+
+
+def _quotes(case: Case, one: Decider, told: str) -> bool:
+    """Does the sentence quote what the launch gives this key?"""
+    given = _mapping(case.flags.get(one.name, ""))
+    value = given.get(one.key) if isinstance(given, dict) else None
+    return isinstance(value, str) and len(value) >= _SHORTEST and value in told
 
 
 def _moved(one: Decider) -> tuple[Direction, Scalar]:
@@ -152,7 +204,7 @@ def _literal(value: str) -> object:
 def _about(name: str, told: str, sign: str = "-") -> bool:
     """Does the sentence speak of the option or key, by a word of its name or by its first letters?"""
     said = "".join(c if c.isalnum() else " " for c in told.lower()).split()
-    parts = name.split(sign)
+    parts = name.replace(".", sign).split(sign)
     initials = "".join(part[0] for part in parts if part != "size")
     words = {part for part in parts if len(part) >= _SHORTEST and part not in _COMMON}
     return bool(words & set(said)) or (len(initials) > 1 and initials in said)
@@ -173,6 +225,10 @@ def _of_model(case: Case, fault: Fault, found: GuardedRaise, told: str) -> Chang
     plain = all(one.sign for one in keys) or (len(keys) <= _FEW and any(_about(one.name, told, "_") for one in keys))
     if not keys or not plain or any(one.kind != "model" for one in found.by):
         return None
+    if all(one.name.startswith(_QUANTIZED) for one in keys):
+        named = " and ".join(f"`{one.name.removeprefix(_QUANTIZED)}`" for one in keys)
+        why = f"this release refuses how the checkpoint is quantized ({named}): take one that is quantized otherwise"
+        return thing(ChangeKind.FLAG, "model", Direction.CHANGE, why)
     named = " and ".join(f"`{name}`" for name in dict.fromkeys(one.name for one in keys))
     wanted = f": {_wanted(keys[0], off='false', on='true')}" if len(keys) == 1 and keys[0].sign else ""
     why = f"refuses {named} of config.json{wanted}; {_OTHER_CONFIG}"
@@ -202,6 +258,9 @@ def _inside(value: object) -> Iterator[str]:
         for key, held in value.items():
             if isinstance(key, str) and "_" in key and key not in _OF_EVERY:
                 yield key
+            yield from _inside(held)
+    elif isinstance(value, list):
+        for held in value:
             yield from _inside(held)
 
 
