@@ -128,3 +128,62 @@ def test_tensors_that_a_models_code_refuses_are_the_checkpoints() -> None:
         kind="RuntimeError",
     )
     assert [row[0] for row in said_of(found)] == ["model"]
+
+
+def test_a_wait_that_ended_names_its_bound() -> None:
+    """Where the release has a variable for it, its value has to grow."""
+    said = "Timed out waiting for engine core processes to start. This is often caused by slow weight loading"
+    whole = f"{said} for large models. Waited 600s (configured by VLLM_ENGINE_READY_TIMEOUT_S). To increase the timeout"
+    found = first("vllm/v1/engine/core_client.py", "__init__", whole, kind="TimeoutError")
+    assert [row[:2] for row in said_of(found)][:1] == [("VLLM_ENGINE_READY_TIMEOUT_S", "raise")]
+
+
+def test_how_a_checkpoint_is_quantized() -> None:
+    said = "Found static activation scheme for checkpoint that was not serialized fp8."
+    found = first("vllm/model_executor/layers/quantization/fp8.py", "create_weights", said)
+    assert "package" not in {change.kind.value for change in found.changes}
+    told = next(why for name, _, _, why in said_of(found) if name == "model")
+    assert told.startswith("this release refuses how the checkpoint is quantized")
+
+
+def test_a_key_deep_in_a_mapping() -> None:
+    file = "vllm/v1/kv_offload/tiering/backpressure.py"
+    given = ", 'kv_transfer_config': {'kv_connector': 'OffloadingConnector', 'kv_role': 'kv_both', "
+    given += "'kv_connector_extra_config': {'tiers': [{'backpressure': {'failure_threshold': 0}}]}}"
+    found = first(file, "__init__", "failure_threshold must be >= 1, got 0", given)
+    assert said_of(found)[0][3].startswith("the message is about its `failure_threshold`")
+
+
+def test_what_a_setting_is_when_the_sentence_quotes_it() -> None:
+    given = ", 'kv_transfer_config': {'kv_connector': 'MineConnector', 'kv_role': 'kv_both'}"
+    file = "vllm/v1/spec_decode/custom_class_proposer.py"
+    drafts = ", 'speculative_config': {'method': 'custom_class', 'model': 'mine.Drafts', 'num_speculative_tokens': 2}"
+    said = "Failed to instantiate custom proposer class 'mine.Drafts': no such argument. The class constructor must"
+    found = first(file, "create_custom_proposer", f"{said} accept VllmConfig as argument.", drafts + given)
+    assert said_of(found)[0][:2] == ("speculative-config", "change")
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        (
+            "When using `tool_choice`, `tools` must be set.",
+            "A request is refused: When using `tool_choice`, `tools` must be set",
+        ),
+        ("Nothing that vLLM ever wrote of s3cr3t", "A request failed: RequestValidationError: [hidden]"),
+    ],
+)
+def test_what_fastapi_refuses_for_vllm(said: str, title: str) -> None:
+    """The sentence is vLLM's own, in a list that quotes the whole request."""
+    quoted = f"[{{'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, {said}', 'input': {{'a': 's3cr3t'}}}}]"
+    found = first("fastapi/routing.py", "app", quoted, kind="fastapi.exceptions.RequestValidationError", up=True)
+    assert found.title == title
+    assert [change.name for change in found.changes] == ["client-input"]
+    assert not any("s3cr3t" in one.excerpt for one in found.evidence)
+
+
+def test_a_request_that_the_engines_front_refuses() -> None:
+    file = "vllm/v1/engine/output_processor.py"
+    found = first(file, "add_request", "Request id s3cr3t already running.", up=True)
+    assert found.title == "A request is refused: Request id … already running"
+    assert [change.name for change in found.changes] == ["client-input"]

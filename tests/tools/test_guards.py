@@ -58,6 +58,40 @@ def check(request, envs):
     raise ValueError(f"Unknown {request} of this kind")
 """
 
+HELPER = """
+def activation(name):
+    try:
+        return TABLE[name]
+    except KeyError:
+        raise ValueError(f"No such activation in the table: {name}")
+
+def pace_of(kind, rate):
+    if kind == "even":
+        return 1
+    raise ValueError(f"Nobody knows this kind of pace: {kind}")
+"""
+CALLERS = """
+class Mlp:
+    def __init__(self, config):
+        self.act = activation(config.hidden_act)
+class Other:
+    def __init__(self, config):
+        self.act = activation(config.hidden_act)
+        self.pace = pace_of(config.pace, rate=1)
+"""
+FORMAT = """
+class NarrowConfig(QuantizationConfig):
+    def __init__(self, bits):
+        self.bits = bits
+        if self.bits != 4:
+            raise ValueError("Only four bits are read here")
+"""
+WAIT = """
+async def ask(socket):
+    if await socket.poll(timeout=VLLM_RPC_TIMEOUT) == 0:
+        raise TimeoutError("The engine did not reply in time")
+"""
+
 
 def read() -> dict[str, dict[str, object]]:
     files = {
@@ -66,6 +100,10 @@ def read() -> dict[str, dict[str, object]]:
         "vllm/model_executor/models/block.py": MODEL,
         "vllm/distributed/kv_connector/store.py": CONNECTOR,
         "vllm/entrypoints/chat.py": CHAT,
+        "vllm/model_executor/models/helper.py": HELPER,
+        "vllm/model_executor/models/callers.py": CALLERS,
+        "vllm/model_executor/layers/quantization/narrow.py": FORMAT,
+        "vllm/engine/client.py": WAIT,
     }
     return guards.read(Wheel("vllm", "0.33.0", files, {}), {"slots": {}, "kv-transfer-config": {}})
 
@@ -80,6 +118,11 @@ def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
         "num_workers must be above zero.": ["extra kv-transfer-config num_workers <= 0"],
         "Logprobs are not on in this server": ["request logprobs on", "variable VLLM_LOGPROBS off"],
         "There are more than four of them": ["request count >= 4"],
+        # what a function is given is what the places say that call it; what it returns on is not what it refuses
+        "No such activation in the table: {}": ["model hidden_act"],
+        "Nobody knows this kind of pace: {}": ["model pace"],
+        "Only four bits are read here": ["model quantization_config.bits != 4"],
+        "The engine did not reply in time": ["variable VLLM_RPC_TIMEOUT"],
         # a sentence that may quote a client is kept for the part of it that is vLLM's own
         "Unknown {} of this kind": None,
     }

@@ -88,7 +88,7 @@ def of_front_end(fault: Fault) -> bool:
 
 
 def stays(case: Case, fault: Fault) -> bool:
-    """Does the newest release refuse the very same, by the same test of the same values? It would not take it either."""
+    """Does the newest release refuse the very same, by the same test of the same values?"""
     root = fault.crash.root if fault.crash is not None else None
     if case.version is None or root is None or not root.frames:
         return False
