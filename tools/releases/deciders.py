@@ -108,8 +108,8 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
             return
         case ast.Call(func=ast.Attribute(value=of), args=args, keywords=named):
             # the name of a method is nothing that anybody sets
-            for child in (of, *args, *(one.value for one in named)):
-                yield from _of(child, scope, depth)
+            for given_one in (of, *args, *(one.value for one in named)):
+                yield from _of(given_one, scope, depth)
         case _:
             for child in ast.iter_child_nodes(node):
                 yield from _of(child, scope, depth)
