@@ -193,6 +193,14 @@ def test_a_pod_tells_its_probes_its_last_end_and_its_shared_memory() -> None:
     assert seen.argv == ("vllm", "serve", "--model", "org/m", "--tensor-parallel-size", "4")
 
 
+@pytest.mark.parametrize(("last", "told"), [("StartError", 'exec: "vllm": not found'), ("Error", "back-off")])
+def test_what_the_runtime_said_of_the_last_try_is_why_a_pod_waits(last: str, told: str) -> None:
+    ended = {"terminated": {"exitCode": 128, "reason": last, "message": 'exec: "vllm": not found'}}
+    waits = POD["status"]["containerStatuses"][0] | {"lastState": ended}  # type: ignore[index]
+    (seen,) = pod.containers(POD | {"status": {"containerStatuses": [waits]}})
+    assert seen.container.error == told
+
+
 def test_both_streams_stand_in_the_order_of_their_stamps() -> None:
     out = b"2026-03-01T10:00:01.1Z first\n2026-03-01T10:00:03.0Z third\n"
     err = b"2026-03-01T10:00:02.0Z second\n  of it\n"

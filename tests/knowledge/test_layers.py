@@ -16,8 +16,8 @@ def test_it_says_what_to_do_next_and_its_patterns_are_sound(layer: object) -> No
     told = next(one for one in layers() if one is layer)
     assert told.next
     assert told.name[0].isupper()
-    assert told.said or told.files
-    for regex in (told.said, told.files, *(a.said for a in told.answers)):
+    assert told.said or told.files or told.symbols
+    for regex in (told.said, told.files, told.symbols, *(a.said for a in told.answers)):
         re.compile(regex)
 
 
@@ -101,6 +101,14 @@ RANKS, CPU = f"{SITE}/torch/distributed/distributed_c10d.py", f"{SITE}/vllm/mode
          "weight-transfer-config"),
         ("ValueError: must be unique", [f"{SITE}/vllm/distributed/ec_transfer/ec_connector/x.py"], "ec-transfer",
          "ec-transfer-config"),
+        ("RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at", [f"{SITE}/torch/cuda/__init__.py"],
+         "cuda", "CUDA_VISIBLE_DEVICES"),
+        ("RuntimeError: cannot read 'x' from env var ACME_HOSTS", [], "environment", "{variable}"),
+        ("ZMQError: Address family not supported by protocol", [f"{SITE}/zmq/sugar/socket.py"], "system",
+         "RestrictAddressFamilies"),
+        ("Exception: HTTP status client error (403 Forbidden) for url (https://models.example.org/a)", [], "hub",
+         "hub-access"),
+        ("AssertionError: ", [f"{SITE}/prometheus_client/mmap_dict.py"], "metrics", "PROMETHEUS_MULTIPROC_DIR"),
         ("SnapshotRestoreError: a process ended", [f"{SITE}/vllm/snapshot/runtime.py"], "snapshot", "snapshot"),
     ],
 )  # fmt: skip

@@ -79,3 +79,24 @@ def test_the_library_that_lacks_a_symbol_is_built_again(library: str, first: str
     found = _finding(f"{SITE}/vllm/_seven_ops.py", "import seven", raised)
     assert (found.code, found.changes[0].name) == ("VD514", first)
     assert (found.confidence is Confidence.CONFIRMED) == (first == "python-env")
+
+
+@pytest.mark.parametrize(
+    ("caller", "title"),
+    [
+        ("/srv/openrlhf/openrlhf/trainer/engine.py", "openrlhf and this release of vLLM do not fit each other"),
+        ("/srv/app/serve.py", "EngineArgs.__init__() does not take the argument halves"),
+    ],
+)
+def test_an_argument_that_vllm_hands_on_is_its_caller_s(caller: str, title: str) -> None:
+    lines = [
+        "INFO 03-14 09:11:58 [api_server.py:1977] vLLM API server version 0.33.0",
+        "Traceback (most recent call last):",
+        f'  File "{caller}", line 22, in start',
+        "    self.llm = LLM(*args, **kwargs)",
+        f'  File "{SITE}/vllm/entrypoints/llm.py", line 210, in __init__',
+        "    engine_args = EngineArgs(",
+        "TypeError: EngineArgs.__init__() got an unexpected keyword argument 'halves'",
+    ]
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings[0].title == title

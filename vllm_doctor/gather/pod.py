@@ -25,6 +25,8 @@ _SHM_DEFAULT = 64 << 20
 _GPU = "nvidia.com/gpu"
 _OTHER_GPU = re.compile(r"(gpu|xpu|habana|tpu|npu|neuron)", re.IGNORECASE)
 _MOST_EVENTS = 200
+# The kubelet's reasons for a container whose process the runtime could not start: what it said then is the cause.
+_NEVER_RAN = {"StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError"}
 
 
 def read(data: bytes, name: str) -> Reading[tuple[Inspected, ...]]:
@@ -212,7 +214,9 @@ def _own_state(status: object) -> tuple[str, str, str, str | None]:
         return "exited", json_path.text(ended, "reason"), json_path.text(ended, "message"), began
     waiting = json_path.at(status, "state", "waiting")
     if isinstance(waiting, Mapping):
-        return "waiting", json_path.text(waiting, "reason"), json_path.text(waiting, "message"), None
+        last = json_path.at(status, "lastState", "terminated")
+        why = last if json_path.text(last, "reason") in _NEVER_RAN else waiting
+        return "waiting", json_path.text(waiting, "reason"), json_path.text(why, "message"), None
     return "", "", "", None
 
 

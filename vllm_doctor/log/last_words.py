@@ -46,7 +46,15 @@ _ENDS = (
 # Python's own last words of a process, however much of them there is.
 _PYTHONS_LAST = ("heading-of-dead-process", "traceback-cut", "exception-line")
 _OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
-_HARMLESS = (*_OF_NO_CONCERN, "warning-line", "ended-in-order", "calls-itself-harmless", "library-chat", "shell-prompt")
+_HARMLESS = (
+    *_OF_NO_CONCERN,
+    "warning-line",
+    "ended-in-order",
+    "calls-itself-harmless",
+    "library-chat",
+    "shell-prompt",
+    "wrapper-says-ready",
+)
 
 
 def last_words(run: AnalysedRun) -> LogLine | None:

@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
 from vllm_doctor.log.faults_of_run import IMPORTS, RunWithFaults, fetches
@@ -66,6 +67,8 @@ class AnalysedRun(RunWithFaults):
             return None
         if any(found.index <= h.index <= found.last for h in self.all("request-too-long")):
             return None  # anybody tries the limit once; many are a matter of the clients
+        if page_fails(self.lines, found):
+            return found  # other requests say nothing of this page
         # One answer may be this request's own: a stream begins well, a text that no parser reads is sent as it is.
         # So may the first figures be, which tell of the time before, too. A refusal before an answer is its own.
         answered = [h.index for h in self.all("request-ok") if h.index > found.last]
@@ -187,7 +190,9 @@ class AnalysedRun(RunWithFaults):
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
         ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(until=fault.index)
-        if not ready or line.level not in {"ERROR", "CRITICAL"}:
+        above = self.lines[fault.index - 1] if fault.index else line
+        signed = above if line.level is None and above.module == "uvicorn" else line  # it writes its heading above
+        if not ready or signed.level not in {"ERROR", "CRITICAL"}:
             return False
         process = line.process or ""
         if process:

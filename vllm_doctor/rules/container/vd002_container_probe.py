@@ -21,13 +21,17 @@ _AFTER_WEIGHTS = 2.0
 # Where nothing tells how far the start was: as long as VD522 gives to a start that was cut off.
 _LONGER = 3
 _PERIOD_S = 10
+# Where a line of the kubelet is all that tells of the probe: what weights of a hundred GiB take from a slow disk.
+_UNKNOWN_S = 600.0
+# Where a line of the kubelet is all that is known of the pod.
+_POD = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
 
 
 def judge(case: Case) -> Outcome:
     """Did the kubelet end the container because of a probe?"""
     container, run = case.container, case.run
     if container is None:
-        return none(case)
+        return _listed(case) or none(case)
     told = first_of_container(container, "probe-ended-container")
     if told is None and (unready := _unready(case, container)) is not None:
         return unready
@@ -63,6 +67,29 @@ def judge(case: Case) -> Outcome:
         arithmetic=(*_patience(check), *sums),
         changes=(_startup(container, check, needed),),
         refute="the start does not end within ten times the limit: then the start hangs",
+    )
+
+
+def _listed(case: Case) -> Finding | None:
+    """A row of `kubectl get events` or of a node's log, where no pod was read: only the kubelet writes it."""
+    run = case.run
+    if run is None or run.root is not None:
+        return None
+    said = ((at, read("probe-ended-container", line.text)) for at, line in enumerate(run.lines))
+    index, fields = next(((at, told) for at, told in said if told is not None), (0, None))
+    if fields is None:
+        return None
+    served = run.served()
+    which = "server that had become ready" if served else "server while it was starting"
+    cure = _timeout(_POD, None) if served else _startup(_POD, None, _UNKNOWN_S)
+    return finding(
+        RULE,
+        title=f"The {fields['probe']} probe ended {'a' if served else 'the'} {which}",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(index),),
+        changes=(cure,),
+        refute="the container that the line names is not the one that serves vLLM",
     )
 
 

@@ -12,10 +12,10 @@ from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.answer import changes_of
-from vllm_doctor.rules.say import set_flag
+from vllm_doctor.rules.say import set_flag, thing
 
 # One request may be at fault itself, and the log may end before the next one. Where nothing but answers tells, three.
 _REQUESTS = 2
@@ -40,6 +40,8 @@ def failed_requests(case: Case) -> FailedRequests | None:
     if run is None or run.root is not None or run.deaths or run.stopped is not None or run.client is not None:
         return None
     answered = max((hit.index for hit in run.all("request-ok")), default=-1)
+    if (astray := _astray(case, answered)) is not None:
+        return astray
     own = [hit for hit in run.all("request-failed") if hit.index > answered]
     failed = sorted(hit.index for hit in (*own, *run.all("request-refused")) if hit.index > answered)
     if len(failed) < _REQUESTS or _served(run, failed[0]):
@@ -56,6 +58,20 @@ def failed_requests(case: Case) -> FailedRequests | None:
         "",
         (stack,) if stack is not None else (),
     )
+
+
+def _astray(case: Case, after: int) -> FailedRequests | None:
+    """Requests for an address that is one of the server's but for a part that stands in it twice (/v1//models)."""
+    hits = case.run.all("request-address-doubled") if case.run is not None else ()
+    asked = [hit for hit in hits if hit.index > after]
+    if len(asked) < _REQUESTS:
+        return None
+    why = (
+        f"it asks for {asked[-1].fields['path']}: its base URL ends with a slash, or names /v1 that the client adds; "
+        "vLLM's is http://HOST:PORT/v1, without a slash behind it"
+    )
+    change = thing(ChangeKind.OS, "client-address", Direction.CHANGE, why, command="curl -s http://HOST:PORT/v1/models")
+    return FailedRequests(asked[-1].index, "A client asks for an address that the server does not have", "", (change,))
 
 
 def _told(case: Case, run: AnalysedRun, after: int, until: int) -> FailedRequests | None:

@@ -14,6 +14,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.unfit_package import importer, of_this_vllm
 from vllm_doctor.rules.say import thing
 
@@ -79,6 +80,8 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     if top in sys.stdlib_module_names:
         return MissingModule(f"This Python lacks its standard module {module}", (_python(case),), refute)
     package = distributions.distribution(module)
+    if package is None and says(text(case, fault), "ray-cannot-unpickle"):
+        return MissingModule(f"A Ray worker does not find the driver's module {module}", (_to_workers(module),), refute)
     if package is None:
         title = f"The Python module {module} is not installed"
         if top != module:
@@ -95,6 +98,21 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     command = f"pip install {shlex.quote(to or package)}"
     change = thing(ChangeKind.PACKAGE, package, Direction.ADD, why, to=to, command=command)
     return MissingModule(f"The package {package} is not installed", (change,), refute)
+
+
+def _to_workers(module: str) -> Change:
+    """Ray sends objects by the name of their module; one beside the driver's file is on its path alone."""
+    why = (
+        f"Ray sends an object of the module {module}, and the worker imports that module by its name: put its folder "
+        "on PYTHONPATH where Ray and the server are started, or into the job's runtime_env (py_modules)"
+    )
+    return thing(
+        ChangeKind.ENV,
+        "PYTHONPATH",
+        Direction.ADD,
+        why,
+        command=f"find / -name '{module.partition('.')[0]}*' -not -path '/proc/*' 2>/dev/null | head",
+    )
 
 
 def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | None:

@@ -79,9 +79,17 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
 def _uses_vllm(root: Link) -> dict[str, str] | None:
     """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
     file = root.frames[-1].file
-    if says(file, "call-of-vllm") or not says(root.message, "lacks-of-vllm"):
+    if not says(root.message, "lacks-of-vllm"):
         return None
+    if says(file, "call-of-vllm"):
+        return _whose_argument(root) if root.kind == "TypeError" else None
     return {"package": folder(file) or PurePosixPath(file).name}
+
+
+def _whose_argument(root: Link) -> dict[str, str] | None:
+    """`LLM(…)` hands what it is given on to EngineArgs: the argument is of the trainer or platform that called it."""
+    caller = next((f.file for f in reversed(root.frames) if not says(f.file, "call-of-vllm")), "")
+    return read("call-of-driver", caller) or read("call-of-adaptor", caller)
 
 
 def _own_check(root: Link) -> ForeignProgram | None:
