@@ -662,6 +662,25 @@ def test_a_turboquant_cache_is_refused_where_the_runner_makes_none(ask, config, 
     assert refused(ask(config, env + PACKED, version=version)) == told
 
 
+WINDOWS = {**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (WINDOWS, "", "0.20.2", ["--kv-cache-dtype"]),
+        (WINDOWS, "", "0.25.1", ["--kv-cache-dtype"]),  # said once, whichever runner it is
+        (WINDOWS, "", "0.28.0", []),
+        (LLAMA_8B, "", "0.24.0", []),
+        ({**WINDOWS, "num_hidden_layers": 4}, "", "0.24.0", []),  # the first and the last two keep their type
+        (WINDOWS, " --kv-cache-dtype-skip-layers sliding_window", "0.24.0", []),
+        (WINDOWS, " --disable-sliding-window", "0.24.0", []),
+    ],
+)
+def test_a_turboquant_cache_is_refused_of_windows_alone(ask, config, flags, version, told):
+    assert refused(ask(config, PACKED + flags, version=version)) == told
+
+
 FLOATS = {"quant_method": "fp8", "activation_scheme": "dynamic"}
 PACKED_FLOATS = {
     "quant_method": "compressed-tensors",

@@ -199,6 +199,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     shares_context_of_one_kind: bool
     refuses_turboquant_of_recurrent: bool
     v1_misses_turboquant: bool
+    sizes_windows_unpacked: bool
     floats_by_triton: bool
     windows_share_no_context: bool
     pads_online_blocks: bool

@@ -50,6 +50,8 @@ _AWAKE = frozenset(
     {"NixlConnector", "NixlPullConnector", "NixlPushConnector", "MoRIIOConnector", "MooncakeStoreConnector"}
 )
 
+_ENDS = 2  # first and last layers that keep their type (turboquant/config.py get_boundary_skip_layers)
+
 
 def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts. Raises SettingError for values that are not of their
@@ -194,6 +196,10 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
         yield Refusal("--kv-cache-dtype", layout, f"fp8 or auto: {scaled} scales the cache itself, in fp8_e4m3")
     if does.refuses_nvfp4_latents and a.mla is not None and layout in {"nvfp4", "nvfp4_4over6"}:
         yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: latent attention (MLA) has no such layout")
+    kept = {"kv-cache-dtype-skip-layers", "disable-sliding-window"} & flags.values.keys()
+    windows = len(a.layers) > 2 * _ENDS and all(layer.kind == "sliding" for layer in a.layers)
+    if does.sizes_windows_unpacked and layout.startswith("turboquant_") and windows and not kept:
+        yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: the release has it for no layer with a sliding window")
     transfer = flags.object("kv-transfer-config")
     if does.asks_connector_role and transfer.get("kv_connector") and not transfer.get("kv_role"):
         yield Refusal("--kv-transfer-config", json.dumps(transfer), "kv_role: kv_producer, kv_consumer or kv_both")

@@ -60,7 +60,7 @@ def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
     if s.does.refuses_turboquant_of_recurrent and a.hybrid:
         needed = f"auto or fp8: {s.version} has it for no model with recurrent layers"
         yield Refusal("--kv-cache-dtype", s.kv_dtype, needed)
-    elif s.does.v1_misses_turboquant and not s.v2_runner:
+    elif s.does.v1_misses_turboquant and not s.v2_runner and all(r.flag != "--kv-cache-dtype" for r in s.refusals):
         needed = f"auto or fp8: the first model runner of {s.version} makes no cache of this type"
         yield Refusal("--kv-cache-dtype", s.kv_dtype, needed)
 
