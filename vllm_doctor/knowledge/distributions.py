@@ -16,10 +16,12 @@ _NO_DISTRIBUTION = frozenset({"glibc", "python"})
 
 
 class Distributions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """distributions.json: modules whose distribution has another name, and distributions that vLLM can do without."""
+    """distributions.json: modules whose distribution has another name, distributions that vLLM can do without, and the
+    machines for which one is built alone."""
 
     modules: dict[str, str]
     optional: tuple[str, ...]
+    machines: dict[str, tuple[str, ...]] = {}
 
 
 @cache
@@ -38,6 +40,12 @@ def known() -> frozenset[str]:
 def required() -> frozenset[str]:
     """Distributions that some release of vLLM requires."""
     return frozenset(history("packages", "packages").names()) - _NO_DISTRIBUTION
+
+
+def built_for(name: str, machine: str | None) -> bool:
+    """Is the distribution built for this machine (`uname -m`)? Yes where nobody says which machine it is."""
+    only = table().machines.get(name.lower().replace("_", "-"))
+    return only is None or machine is None or machine in only
 
 
 def distribution(module: str) -> str | None:

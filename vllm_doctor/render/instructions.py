@@ -130,6 +130,7 @@ _DEEDS = {
     "code": "install {to}",
     "image": "use an image that fits",
     "foreign-module": "install the package that has {to}",
+    "option-of-package": "leave out the option that needs {to}",
     "hiding-file": "rename {to}",
     "model-files": "fetch the model onto this host",
     "python": "run another Python",

@@ -12,6 +12,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.fallback import on_transformers_code
+from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import exception_line, severity, shown
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -24,7 +25,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     toolkit_folder,
     uncompiled,
 )
-from vllm_doctor.rules.remedies.missing_module import fitting, missing_module
+from vllm_doctor.rules.remedies.missing_module import fitting, missing_module, not_made_for
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -35,7 +36,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     program_of_unit,
     whole_again,
 )
-from vllm_doctor.rules.remedies.refusal import packages
+from vllm_doctor.rules.remedies.refusal import packages, unbuilt
 from vllm_doctor.rules.remedies.unfit_package import unfit_symbol
 from vllm_doctor.rules.say import finding, thing, upgrade
 
@@ -103,6 +104,7 @@ def judge(case: Case) -> Outcome:
     if fault is None:
         return _warned(case) or NotHere("the log shows no failure that ended the run")
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
+    lacks_build = unbuilt(case, fault) if not fault.ids - frozenset(_IDS) else None
     known = fault.ids & frozenset((*_IDS, "cudart-missing"))
     if (torn := _torn(fault)) is not None and not fault.ids & EXHAUSTED:
         return finding(
@@ -114,7 +116,7 @@ def judge(case: Case) -> Outcome:
             changes=(whole_again(torn), fresh_environment(case)),
             refute="the file exists, and a user other than the service's can read it",
         )
-    if fault.ids & EXHAUSTED or not (known or missing or _while_importing(fault)):
+    if fault.ids & EXHAUSTED or not (known or missing or lacks_build or _while_importing(fault)):
         return NotHere("no import failed")
     library = fault.fields("cudart-missing").get("library")
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
@@ -130,6 +132,15 @@ def judge(case: Case) -> Outcome:
             evidence=shown(case, fault, *_IDS),
             changes=(home, *uncompiled(case, fault)),
             refute=_REFUTE,
+        )
+    if lacks_build is not None:
+        return finding(
+            RULE,
+            title=f"{lacks_build} is not made for {machine_kind(case)}",
+            severity=severity(case, fault),
+            evidence=(exception_line(case, fault),),
+            changes=(not_made_for(lacks_build, machine_kind(case)),),
+            refute=f"`pip download --no-deps {lacks_build}` finds a build of it on this machine",
         )
     tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
     lacks = missing[0] if missing and not known else None

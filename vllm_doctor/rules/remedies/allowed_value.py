@@ -10,7 +10,12 @@ from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.step import sequences
-from vllm_doctor.rules.say import inventory_var, set_flag, thing, upgrade_to
+from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing, upgrade_to
+
+# Options that name one of several parts doing the same work.
+_CHOSEN = "-backend"
+_VARIABLE = "VLLM_ATTENTION_BACKEND"  # what the option was before 0.13.0
+CHOOSES = "without it vLLM takes the first one that can serve this model on this card"
 
 
 def allowed(text: str) -> tuple[str, ...]:
@@ -65,6 +70,8 @@ def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Cha
     # A smaller cache was wanted, and fp8 is what every release has; of any other option the default does.
     last = "fp8" if name == "kv-cache-dtype" else fact.default if fact is not None else None
     to = nearest(value, choices, last) if value is not None and choices else None
+    if to is None and (removed := without_choice(case, name)) is not None:
+        return (removed,)
     if to is None:
         return (_unknown(case, name, needed),)
     listed = ", ".join(choices[:12]) + (" …" if len(choices) > 12 else "")
@@ -73,6 +80,19 @@ def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Cha
         _value(case, name, value or "", to, f"{whose}: {listed}"),
         _later(case, name, value or ""),
     )
+
+
+def without_choice(case: Case, name: str) -> Change | None:
+    """vLLM chooses a backend by itself where none is named: the first that serves this model on this card. None for
+    an option of another kind."""
+    if not name.endswith(_CHOSEN):
+        return None
+    if name == "attention-backend" and case.flag(name) is None and case.env(_VARIABLE) is not None:
+        return environment(_VARIABLE, Direction.REMOVE, CHOOSES, before=case.env(_VARIABLE))
+    fact = versions.flag(name, case.version or versions.newest_known())
+    if fact is None or fact.default not in {None, "auto"}:
+        return None
+    return set_flag(case, name, None, Direction.REMOVE, CHOOSES)
 
 
 def _value(case: Case, name: str, value: str, to: str, why: str) -> Change | None:

@@ -6,6 +6,7 @@ before the package (docs.python.org/3/reference/import.html). Only a distributio
 
 import shlex
 import sys
+from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from vllm_doctor.knowledge import distributions, versions
@@ -14,6 +15,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.unfit_package import importer, of_this_vllm
 from vllm_doctor.rules.say import thing
@@ -90,6 +92,8 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
     if top != module:
         title = f"{package} does not fit this vLLM: it has no module {module}"
         return MissingModule(title, (_another(case, package),), refute)
+    if not distributions.built_for(package, kind := machine_kind(case)):
+        return MissingModule(f"{package} is not made for {kind}", (not_made_for(package, kind),), refute)
     needs = package in distributions.required()
     if case.version is not None:
         needs = versions.requires(package, case.version) is not None
@@ -150,11 +154,31 @@ def _python(case: Case) -> Change:
     return thing(ChangeKind.PACKAGE, "python", Direction.CHANGE, why, command="python3 --version; ls /usr/bin/python3*")
 
 
+def not_made_for(package: str, kind: str | None) -> Change:
+    """No command installs a package that nobody builds for this machine."""
+    why = f"{package} has no build for {kind}; a quantization or an FP8 KV cache may be what needs it"
+    return thing(ChangeKind.OS, "option-of-package", Direction.REMOVE, why, to=package, command="uname -m")
+
+
+def _optional(module: str, file: str) -> Change:
+    """vLLM's own code imports what no release of it requires: a new environment lacks it as well."""
+    parts = PurePosixPath(file).parts
+    inside = len(parts) - parts[::-1].index(_OWN) - 1 if _OWN in parts else 0
+    why = (
+        f"{'/'.join(parts[inside:])} imports it, and vLLM does not bring it along: install the package that has this module, as its "
+        "own documentation says, or turn off the option that needs it"
+    )
+    command = f"grep -n {shlex.quote(module)} {shlex.quote(file)}   # what vLLM wants it for"
+    return thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module, command=command)
+
+
 def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     """A module that no release of vLLM requires: who imports it needs it; its name alone is no package to install."""
     frames = fault.crash.root.frames if fault.crash is not None else ()
-    if not frames or says(frames[-1].file, "call-of-vllm"):
+    if not frames:
         return ()
+    if says(frames[-1].file, "call-of-vllm"):
+        return (_optional(module, frames[-1].file),)
     why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
     folder = frames[-1].file.rpartition("/")[0] or "."
     command = f"grep -rn {shlex.quote(module)} {shlex.quote(folder)} --include=*.md --include=*.txt --include=*.py"

@@ -3,13 +3,14 @@
 import shlex
 from pathlib import PurePosixPath
 
-from vllm_doctor.knowledge.distributions import listed
+from vllm_doctor.knowledge.distributions import built_for, listed
 from vllm_doctor.knowledge.refusals import VllmPart, package, place_of_refusal, wishes, words
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.refused_backends import without_settings
@@ -77,6 +78,8 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     wanted = package(refusal_text(case, fault)) if imports or refused_by_vllm(case, fault) else None
     if wanted is None:
         return ()
+    if not built_for(wanted.name, machine_kind(case)):
+        return ()
     direction = Direction.UPGRADE if wanted.newer else Direction.ADD
     why = "the message names this package; install it in the environment that runs vLLM"
     spec = wanted.spec or wanted.name
@@ -84,6 +87,13 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     # A log is written by others: only a package whose name is known comes into a command.
     command = f"pip install {shlex.quote(spec)}" if listed(wanted.name) is not None else None
     return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=command),)
+
+
+def unbuilt(case: Case, fault: Fault) -> str | None:
+    """The package that the refusal asks for, where nobody builds it for this machine."""
+    imports = fault.crash is not None and fault.crash.root.kind in _IMPORTING
+    wanted = package(refusal_text(case, fault)) if imports or refused_by_vllm(case, fault) else None
+    return wanted.name if wanted is not None and not built_for(wanted.name, machine_kind(case)) else None
 
 
 def by_place(case: Case, fault: Fault) -> Change | None:

@@ -11,6 +11,7 @@ from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies import allowed_value
 from vllm_doctor.rules.remedies.sentence import as_it_stands
 
 # By the message's id in the catalogue.
@@ -60,6 +61,10 @@ def refused_option(case: Case, fault: Fault, message: str, changes: Sequence[Cha
         asking = f"--{others[0]}" if others else "the launch"
         whole = f"{asking} needs --{missing.name}".replace("the launch", "The launch")
         return whole if len(whole) <= excerpt.TITLE else f"The launch needs --{missing.name}"
+    if options and "validation-error" in fault.ids and allowed_value.allowed(message):
+        value = allowed_value.refused(message)
+        told = f"--{options[0].name} does not take {value}" if value else ""
+        return told if told and len(told) <= excerpt.TITLE else f"vLLM refuses the value of --{options[0].name}"
     if named:
         return as_it_stands(case, fault, f"--{named[0].name}") or f"vLLM refuses the value of --{named[0].name}"
     variable = next((change.name for change in changes if change.kind is ChangeKind.ENV), "")

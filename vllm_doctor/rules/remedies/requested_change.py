@@ -9,7 +9,7 @@ from vllm_doctor.knowledge.refusals import Wish, words
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.allowed_value import allowed, meant_value, replacement
+from vllm_doctor.rules.remedies.allowed_value import CHOOSES, allowed, meant_value, replacement, without_choice
 from vllm_doctor.rules.say import environment, inventory_var, set_flag, thing
 
 WHY = {
@@ -78,6 +78,8 @@ def _variable(case: Case, wish: Wish, told: str) -> Change | None:
     if wish.direction is Direction.CHANGE and (choices := allowed(told)):
         why = f"it takes one of {', '.join(choices[:12])}"
         return environment(wish.name, Direction.CHANGE, why, to=meant_value(told))
+    if wish.direction is Direction.CHANGE and wish.name.endswith("_ATTENTION_BACKEND"):
+        return environment(wish.name, Direction.REMOVE, CHOOSES)
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
     return environment(wish.name, direction, WHY[wish.direction], to=value_of_sentence(to))
@@ -103,6 +105,8 @@ def _option(case: Case, wish: Wish) -> Change | None:
     if (turned_off or not wish.exact) and not used:
         return None
     direction, to = _value(case, wish, given)
+    if direction is Direction.CHANGE and to is None and used and (chosen := without_choice(case, name)) is not None:
+        return chosen
     return set_flag(case, name, to, direction, _BESIDE.get(name, WHY[wish.direction]), until=_last_with(name))
 
 

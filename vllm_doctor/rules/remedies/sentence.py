@@ -4,9 +4,11 @@ The words are those of the exception as a finding may show them (what a client s
 of them holds no more than its evidence does.
 """
 
+from collections.abc import Sequence
+
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read
+from vllm_doctor.log.match import read, says, without
 from vllm_doctor.records import excerpt
 from vllm_doctor.redact.raised import exception_words
 from vllm_doctor.redact.shapes import HIDDEN
@@ -166,8 +168,16 @@ def first_words(case: Case, fault: Fault) -> str:
         return ""
     root = fault.crash.root
     message = exception_words(case.run.lines, fault.crash, root) if case.run is not None else root.message
-    said = next((line.strip() for line in message.splitlines() if line.strip()), "")
-    return excerpt.said(said)
+    said = [line.strip() for line in message.splitlines() if line.strip()]
+    return excerpt.said(_checked(said) if said and says(said[0], "validation-error") else "".join(said[:1]))
+
+
+def _checked(lines: Sequence[str]) -> str:
+    """pydantic's first line counts what failed and names the class; what failed stands below it: a sentence of vLLM's,
+    or a field and what its value should be."""
+    told = next((line for line in lines if says(line, "pydantic-value-error")), None)
+    told = told or (f"{lines[1]}: {lines[2]}" if len(lines) > 2 else "".join(lines[1:2])) or lines[0]
+    return without("exception-head", without("pydantic-tail", told))
 
 
 def _plain(what: str) -> str:
