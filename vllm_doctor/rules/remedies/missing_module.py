@@ -165,8 +165,8 @@ def _optional(module: str, file: str) -> Change:
     parts = PurePosixPath(file).parts
     inside = len(parts) - parts[::-1].index(_OWN) - 1 if _OWN in parts else 0
     why = (
-        f"{'/'.join(parts[inside:])} imports it, and vLLM does not bring it along: install the package that has this module, as its "
-        "own documentation says, or turn off the option that needs it"
+        f"{'/'.join(parts[inside:])} imports it, and vLLM does not bring it along: install the package that has "
+        "this module, as its own documentation says, or turn off the option that needs it"
     )
     command = f"grep -n {shlex.quote(module)} {shlex.quote(file)}   # what vLLM wants it for"
     return thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module, command=command)
