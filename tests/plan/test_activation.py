@@ -125,6 +125,7 @@ QWEN25_VL_TOWER = {
 }
 QWEN25_VL_7B = {
     **LLAMA_8B,
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"],
     "model_type": "qwen2_5_vl",
     "hidden_size": 3584,
     "intermediate_size": 18944,
@@ -251,6 +252,7 @@ def test_graphs_keep_the_plans_of_the_all_reduces_that_nccl_does(gpu, flags, cap
 
 QWEN2_VL = {
     **LLAMA_8B,
+    "architectures": ["Qwen2VLForConditionalGeneration"],
     "model_type": "qwen2_vl",
     "hidden_size": 3584,
     "intermediate_size": 18944,

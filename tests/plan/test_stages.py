@@ -5,10 +5,16 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from tests.plan.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B, arch
+from tests.plan.test_activation import QWEN25_VL_7B
 from tests.plan.test_launch import resolved
 from tests.plan.test_plan import model, plan
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.plan.launch.all_stages import OnEach, on_each_stage
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.prediction.predict import _room_of
+from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 __all__ = ["model"]
 
@@ -100,3 +106,90 @@ def test_the_stage_that_decides_is_one_that_fails_then_one_in_doubt_then_the_sma
     fails = replace(sure, outcome="oom-profile")
     for mixed in permutations((sure, small, doubt, fails)):
         assert sorted(mixed, key=_room_of) == [fails, doubt, small, sure]
+
+
+@pytest.mark.parametrize(
+    ("model_type", "version", "made"),
+    [
+        ("qwen3_moe", "0.33.0", OnEach.BOTH),  # qwen3_moe.py asks no get_pp_group for either
+        ("gpt_oss", "0.11.0", OnEach.BOTH),
+        ("qwen3_5_text", "0.19.1", OnEach.EMBEDDING),
+        ("qwen2", "0.6.1", OnEach.BOTH),
+        ("qwen2", "0.6.4", OnEach.HEAD),
+        ("qwen2", "0.7.3", OnEach.NEITHER),
+        ("deepseek_v3", "0.7.3", OnEach.HEAD),
+        ("deepseek_v3", "0.8.5", OnEach.NEITHER),
+        ("llama", "0.33.0", OnEach.NEITHER),
+    ],
+)
+def test_some_classes_make_embedding_and_head_on_each_stage(model_type, version, made):
+    assert on_each_stage(model_type, as_version(version)) is made
+
+
+@pytest.mark.parametrize(
+    ("made", "tables"),
+    [
+        (OnEach.NEITHER, (1, 0, 1)),
+        (OnEach.EMBEDDING, (1, 1, 2)),
+        (OnEach.HEAD, (2, 1, 1)),
+        (OnEach.BOTH, (2, 2, 2)),
+    ],
+)
+def test_a_stage_holds_the_tables_that_its_class_makes(made, tables):
+    """The vocabulary's embedding and the head have 128256 rows of 4096 values each."""
+    a, target, par = arch(LLAMA_8B), WeightTarget(), Parallel(pp=3, layers=(11, 11, 10), on_each=made)
+    fmt = scheme(None, None, 2)
+    layers = [n * LAYER + 8192 * (n == 10) for n in par.layers]
+    for stage, count in enumerate(tables):
+        held = rank_weights(a, fmt, par, stage, target) - 131072 * 128 * 2
+        assert held == layers[stage] + count * 128256 * 4096 * 2
+
+
+def test_the_class_decides_which_tables_a_launch_has_on_its_stages():
+    assert resolved("-pp 2", "0.19.0", gpus=2).parallel.on_each is OnEach.NEITHER
+    moe = {**LLAMA_8B, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral"}
+    assert resolved("-pp 2", "0.19.0", gpus=2, config=moe).parallel.on_each is OnEach.BOTH
+
+
+# Qwen2.5-VL's tower: 32 blocks of 1280 and 3420 channels with a gate, patches of 14 x 14 in pairs of frames, and a
+# projector of four patches to 3584 channels; nine vectors a block.
+TOWER = 2 * (
+    32 * (4 * 1280**2 + 3 * 1280 * 3420 + 9 * 1280) + 14 * 14 * 3 * 1280 * 2 + (4 * 1280) ** 2 + 4 * 1280 * 3584
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "env", "held", "profiled"),
+    [
+        ("0.19.1", None, True, True),  # the first runner makes it and profiles it on each stage
+        ("0.26.0", None, True, False),  # the second one makes it on each, and profiles it on none
+        ("0.28.0", None, True, False),  # or on the first
+        ("0.33.0", None, False, False),  # where alone it is made since
+        ("0.33.0", "VLLM_USE_V2_MODEL_RUNNER=0", True, True),
+    ],
+)
+def test_later_stages_make_the_vision_tower_and_the_first_runner_profiles_it_there(model, version, env, held, profiled):
+    told = {}
+    for limits in ("", "--language-model-only"):
+        line = f"--pipeline-parallel-size 2 --max-model-len 8192 {limits}"
+        planned = plan(model(QWEN25_VL_7B), line, gpu="L40S", gpus=2, version=version, env=env or "")
+        told[limits] = {p.stage: p for p in planned.stages()}
+    first, last = ((told[""][n].weights_gib - told["--language-model-only"][n].weights_gib) * GIB for n in (0, 1))
+    assert first == pytest.approx(TOWER, rel=2e-3)
+    assert last == pytest.approx(TOWER * held, rel=2e-3)
+    assert [any(t.name == "vision encoder" for t in told[""][n].terms) for n in (0, 1)] == [
+        version != "0.26.0",
+        profiled,
+    ]
+
+
+def test_what_each_layer_hears_of_the_tokens_is_split_and_its_projections_are_not():
+    """gemma4.py: a table of 1000 words and a projection of 4096 channels to 32 layers x 64, which ranks share, on each
+    stage; each layer's two projections of 64 to 4096 are whole."""
+    config = {**LLAMA_8B, "hidden_size_per_layer_input": 64, "vocab_size_per_layer_input": 1024}
+    for par in (Parallel(), Parallel(tp=2), Parallel(pp=2, on_each=OnEach.EMBEDDING)):
+        with_it, without = (
+            rank_weights(arch(c), scheme(None, None, 2), par, par.pp - 1, WeightTarget()) for c in (config, LLAMA_8B)
+        )
+        words, layers = (1024 + 4096) * 64 * 32 // par.tp, 32 // par.pp * 2 * 64 * 4096
+        assert with_it - without == 2 * (words + layers)

@@ -203,6 +203,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     floats_by_triton: bool
     windows_share_no_context: bool
     pads_online_blocks: bool
+    v2_towers_on_first_stage: bool
+    v2_profiles_encoders: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

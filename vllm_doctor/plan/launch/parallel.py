@@ -7,6 +7,8 @@ from math import ceil
 
 import msgspec
 
+from vllm_doctor.plan.launch.all_stages import OnEach
+
 
 class Shared(enum.Enum):
     """How ranks that split tokens hold the shared experts: each a part of their width, or each all of it."""
@@ -28,6 +30,7 @@ class Parallel(msgspec.Struct, frozen=True):
     rest_last: bool = False  # does the last stage take the layers that an equal division leaves?
     shared: Shared = Shared.SPLIT
     spare: int = 0  # copies of experts beside the model's own, where experts are balanced
+    on_each: OnEach = OnEach.NEITHER  # of embedding and head, what each stage makes
 
     @property
     def cards(self) -> int:
@@ -44,6 +47,15 @@ class Parallel(msgspec.Struct, frozen=True):
     def expert_split(self) -> int:
         """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
         return self.tp * self.dp if self.expert else self.tp
+
+    def embeds(self, stage: int, *, tied: bool) -> bool:
+        """Does this stage make the embedding? The last one does where it is the head too."""
+        each = self.on_each in {OnEach.BOTH, OnEach.EMBEDDING}
+        return stage == 0 or each or (tied and stage == self.pp - 1)
+
+    def heads(self, stage: int) -> bool:
+        """Does this stage make the head?"""
+        return stage == self.pp - 1 or self.on_each in {OnEach.BOTH, OnEach.HEAD}
 
     def held(self, experts: int) -> int:
         """Experts of a layer on one rank, spare copies and all."""

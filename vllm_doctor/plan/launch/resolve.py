@@ -14,6 +14,7 @@ from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
 from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, keyed, traits
+from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.drafter import drafting_asked
@@ -311,7 +312,12 @@ def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Ve
         partition(env),
         behaviour(version).rest_to_last_stage,
     )
-    return replace(par, shared=shared_experts(flags, env, arch, par, version), spare=spare_experts(flags, arch, par))
+    return replace(
+        par,
+        shared=shared_experts(flags, env, arch, par, version),
+        spare=spare_experts(flags, arch, par),
+        on_each=on_each_stage(arch.model_type, version),
+    )
 
 
 def _told(line: LaunchLine, arch: Architecture, does: Behaviour) -> list[Refusal]:

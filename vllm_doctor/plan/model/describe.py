@@ -42,12 +42,9 @@ def _per_layer_input(text: Section) -> int:
     return text.whole("hidden_size_per_layer_input", low=0, high=65_536, default=0)
 
 
-def _per_layer(text: Section, count: int, hidden: int) -> int:
-    """Values of the per-layer embedding tables over all layers (Gemma 3n and small Gemma 4), and of the projections to
-    them and from them (gemma3n.py per_layer_model_projection, per_layer_input_gate, per_layer_projection)."""
-    each = _per_layer_input(text)
-    rows = text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
-    return each * count * (rows + 3 * hidden)
+def _per_layer_words(text: Section) -> int:
+    """Rows of the per-layer embedding table (Gemma 3n and small Gemma 4), 0 where there is none."""
+    return text.whole("vocab_size_per_layer_input", low=0, high=20_000_000, default=0)
 
 
 # 32 frames of at most 70 tokens, with two marks and six of a timestamp each (gemma4_mm.py get_mm_max_tokens_per_item).
@@ -169,7 +166,7 @@ def describe(top: Section) -> Architecture:
         encoder_input=text.whole("num_mel_bins", low=0, high=100_000, default=0),
         norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
-        per_layer_embedding=_per_layer(text, count, hidden),
+        per_layer_words=_per_layer_words(text),
         per_layer_input=_per_layer_input(text),
         double_wide=text.flag("use_double_wide_mlp", default=False),
         positions=text.whole(*_POSITIONS, low=0, high=100_000_000, default=0) if model_type in LEARNED_POSITIONS else 0,

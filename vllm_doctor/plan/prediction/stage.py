@@ -77,7 +77,10 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
     # A model that pools is built without the head (models/adapters.py StageMissingLayer).
     headless = a.tied or s.pooling
-    shown = replace(a, vision=None if without_tower(a, s) else a.vision, shares_weights=own, tied=headless)
+    # Each stage makes the tower, though the first alone uses it; the second runner's later ones have stopped to.
+    elsewhere = index > 0 and s.v2_runner and s.does.v2_towers_on_first_stage
+    tower = None if elsewhere or without_tower(a, s) else a.vision
+    shown = replace(a, vision=tower, shares_weights=own, tied=headless)
 
     def load(to: WeightTarget, par: Parallel = s.parallel) -> float:
         return _loaded(shown, (s.quantization, s.element, s.gguf), par, index, to, s.speculative)

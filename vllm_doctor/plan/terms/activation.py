@@ -19,7 +19,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
-from vllm_doctor.plan.terms.encoder import encoder, text_only, v0_rows
+from vllm_doctor.plan.terms.encoder import encoder, profiles_encoder, v0_rows
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
@@ -244,7 +244,7 @@ def estimate(
     forward = _forward(a, s, tokens)
     direct = _direct(s, experts, capability)
     moe = _moe(a, s, direct=direct)
-    if a.vision is not None and first_stage and not s.skip_encoder and not s.language_only and not text_only(a, s):
+    if a.vision is not None and profiles_encoder(a, s, first_stage=first_stage):
         seen = encoder(a, a.vision, s)
         seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
         under += seen.kept

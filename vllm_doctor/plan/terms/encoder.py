@@ -68,6 +68,16 @@ def _v0_items(v: Vision, s: Settings) -> tuple[int, int]:
     return images, videos * pairs * image
 
 
+def profiles_encoder(a: Architecture, s: Settings, *, first_stage: bool) -> bool:
+    """Does a stage's profile run the encoder? The first runner of V1 asks for no stage (gpu_model_runner.py
+    profile_run); V0's later stages take the hidden states of the one before them."""
+    if s.skip_encoder or s.language_only or text_only(a, s):
+        return False
+    if s.v2_runner:
+        return first_stage and s.does.v2_profiles_encoders
+    return first_stage or s.engine == "V1"
+
+
 def text_only(a: Architecture, s: Settings) -> bool:
     """Is nothing profiled: are all limits of items 0 ("running in text-only mode", multimodal/registry.py), or do the
     items of a prompt go beyond V0's step (multimodal/profiling.py)?"""

@@ -31,7 +31,7 @@ def lora_bytes(a: Architecture, s: Settings, stage: int) -> float:
         if not m.vector and (s.does.adapts_experts or not m.expert)
     )
     for name in adapted_words(a.name, s.version) or ():
-        here = stage == par.pp - 1 and not s.pooling if name == HEAD else stage == 0
+        here = par.heads(stage) and not s.pooling if name == HEAD else par.embeds(stage, tied=a.tied)
         if here and (s.lora_targets is None or name in s.lora_targets):
             values += a.vocab + a.hidden
     return s.loras * s.lora_rank * values * s.element

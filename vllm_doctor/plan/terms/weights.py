@@ -164,6 +164,17 @@ def _layers(  # noqa: PLR0917
     return total
 
 
+def _per_layer(a: Architecture, par: Parallel, stage: int, layers: int) -> float:
+    """Values of what each layer hears of the tokens beside the hidden states: the table and the projection beside it
+    are split among ranks, and stand where the embedding does; each layer's two projections are whole on each rank
+    (gemma4.py, gemma3n.py embed_tokens_per_layer, per_layer_model_projection, per_layer_input_gate)."""
+    each = a.per_layer_input
+    if not each:
+        return 0.0
+    words = (padded_vocab(a.per_layer_words, par.tp) + a.hidden) * each * len(a.layers) / par.tp
+    return words * par.embeds(stage, tied=a.tied) + 2.0 * layers * each * a.hidden
+
+
 def rank_weights(
     a: Architecture,
     scheme: Scheme,
@@ -182,9 +193,9 @@ def rank_weights(
     total = _layers(a, range(start, start + parts[stage]), par, scheme, base, target)
     rows = padded_vocab(a.vocab, par.tp) // par.tp
     last = stage == par.pp - 1
-    if stage == 0 or (last and a.tied):
+    if par.embeds(stage, tied=a.tied):
         total += allocated((scheme.embeds or base).bytes(rows, a.hidden), splits_large=target.splits_large)
-    if last and not a.tied:
+    if par.heads(stage) and not a.tied:
         head = scheme.embeds or scheme.choose("lm_head", False)
         total += allocated(head.bytes(rows, a.hidden), splits_large=target.splits_large)
     if last:
@@ -206,8 +217,8 @@ def rank_weights(
             wide = (first.heads * first.head_dim + 2 * first.kv_heads * first.head_dim) / par.tp
             own = min(EAGLE3_VOCAB, a.vocab) / par.tp
             total += (wide + a.hidden + own) * a.hidden * target.element
+    total += _per_layer(a, par, stage, parts[stage]) * target.element
     if stage == 0:
-        total += a.per_layer_embedding * target.element
         # An encoder beside the decoder, its two convolutions and positions, and the decoder's attention to it
         # (whisper.py).
         encoder = a.encoder_layers * (4 * a.hidden + 2 * a.width)
@@ -215,6 +226,6 @@ def rank_weights(
         total += (encoder / par.tp + a.encoder_context * bool(a.encoder_layers)) * a.hidden * target.element
     if a.positions and stage == 0:
         total += a.positions * a.hidden * target.element
-    if a.vision is not None and stage == 0:
+    if a.vision is not None:
         total += vision_bytes(a.vision, a.hidden, base, par.tp, scheme) + a.audio_weights * target.element
     return total + rope_bytes(a, target)
