@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.plan.models import LLAMA_8B, arch
-from tests.plan.test_activation import QWEN25_VL_7B
+from tests.plan.test_activation import QWEN25_VL_7B, QWEN25_VL_TOWER
 from tests.plan.test_launch import resolved
 from tests.plan.test_plan import model, plan
 from vllm_doctor.knowledge.version import as_version
@@ -193,3 +193,32 @@ def test_what_each_layer_hears_of_the_tokens_is_split_and_its_projections_are_no
         )
         words, layers = (1024 + 4096) * 64 * 32 // par.tp, 32 // par.pp * 2 * 64 * 4096
         assert with_it - without == 2 * (words + layers)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "version", "shared"),
+    [
+        ("Qwen2_5_VLForConditionalGeneration", "", "0.33.0", 2),
+        ("Qwen2_5_VLForConditionalGeneration", "--mm-encoder-tp-mode weights", "0.33.0", 2),
+        ("Qwen2_5_VLForConditionalGeneration", "--mm-encoder-tp-mode data", "0.33.0", 1),
+        ("Qwen2_5_VLForConditionalGeneration", "--mm-encoder-tp-mode data", "0.10.2", 1),
+        ("Qwen2_5_VLForConditionalGeneration", "--enable-multimodal-encoder-data-parallel", "0.11.0", 1),
+        ("Qwen2VLForConditionalGeneration", "--mm-encoder-tp-mode data", "0.10.2", 2),
+        ("Gemma3ForConditionalGeneration", "--mm-encoder-tp-mode data", "0.33.0", 2),  # warned of, and split
+    ],
+)
+def test_ranks_that_split_items_hold_the_tower_whole(name, flags, version, shared):
+    config = {**QWEN25_VL_7B, "architectures": [name]}
+    par = resolved(f"-tp 2 {flags}", version, gpus=2, config=config).parallel
+    seeing, blind = arch(config), arch({k: v for k, v in config.items() if k != "vision_config"})
+    held, without = (rank_weights(a, scheme(None, None, 2), par, 0, WeightTarget()) for a in (seeing, blind))
+    # Blocks and projector are split; patches and the nine vectors of a block are not.
+    whole = 2 * (32 * 9 * 1280 + 14 * 14 * 3 * 1280 * 2)
+    assert held - without == pytest.approx(whole + (TOWER - whole) / shared, rel=1e-4)
+
+
+@pytest.mark.parametrize(("version", "whole"), [("0.13.0", True), ("0.14.1", False)])
+def test_kimi_vl_splits_its_tower_since_0_14(version, whole):
+    tower = {**QWEN25_VL_TOWER, "model_type": "moonvit"}
+    config = {**QWEN25_VL_7B, "architectures": ["KimiVLForConditionalGeneration"], "vision_config": tower}
+    assert resolved("-tp 2", version, gpus=2, config=config).parallel.whole_tower is whole

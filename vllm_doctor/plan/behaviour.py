@@ -205,6 +205,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     pads_online_blocks: bool
     v2_towers_on_first_stage: bool
     v2_profiles_encoders: bool
+    keeps_moonvit_whole: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ class Parallel(msgspec.Struct, frozen=True):
     rest_last: bool = False  # does the last stage take the layers that an equal division leaves?
     shared: Shared = Shared.SPLIT
     spare: int = 0  # copies of experts beside the model's own, where experts are balanced
+    whole_tower: bool = False  # each rank has the vision tower whole, and encodes items of its own
     on_each: OnEach = OnEach.NEITHER  # of embedding and head, what each stage makes
 
     @property
@@ -47,6 +48,11 @@ class Parallel(msgspec.Struct, frozen=True):
     def expert_split(self) -> int:
         """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
         return self.tp * self.dp if self.expert else self.tp
+
+    @property
+    def tower_split(self) -> int:
+        """Ranks that share the width of the vision tower."""
+        return 1 if self.whole_tower else self.tp
 
     def embeds(self, stage: int, *, tied: bool) -> bool:
         """Does this stage make the embedding? The last one does where it is the head too."""

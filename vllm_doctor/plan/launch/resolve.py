@@ -28,6 +28,7 @@ from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.launch.shared_experts import shared_experts
 from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
+from vllm_doctor.plan.launch.towers import whole_tower
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.largest_image import most_pixels
@@ -317,6 +318,7 @@ def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Ve
         shared=shared_experts(flags, env, arch, par, version),
         spare=spare_experts(flags, arch, par),
         on_each=on_each_stage(arch.model_type, version),
+        whole_tower=whole_tower(flags, arch, version),
     )
 
 

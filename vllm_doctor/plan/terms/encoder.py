@@ -34,7 +34,7 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
         patches = _patches(v, budget, a)
         # Learned positions are interpolated to every patch; for Qwen3.5 logs of 0.19 and 0.22 show no copy of them.
         stream = 5 if v.positions and not v.kind.startswith("qwen3_5") else 4
-        run = e * patches * (stream * v.hidden + (3 if v.gated else 2) * v.width / s.parallel.tp)
+        run = e * patches * (stream * v.hidden + (3 if v.gated else 2) * v.width / s.parallel.tower_split)
         run += e * budget * a.hidden * v.deepstack
         formula = f"{patches:.0f} patches × ({stream}×{v.hidden} + MLP) × {e} B"
     kept = outputs + pixels

@@ -227,5 +227,5 @@ def rank_weights(
     if a.positions and stage == 0:
         total += a.positions * a.hidden * target.element
     if a.vision is not None:
-        total += vision_bytes(a.vision, a.hidden, base, par.tp, scheme) + a.audio_weights * target.element
+        total += vision_bytes(a.vision, a.hidden, base, par.tower_split, scheme) + a.audio_weights * target.element
     return total + rope_bytes(a, target)

@@ -1,0 +1,39 @@
+"""Does each rank hold the vision tower whole: --mm-encoder-tp-mode data, in the classes that know it (towers.json)? Of
+the others vLLM warns, and splits the tower (config/model.py supports_multimodal_encoder_tp_data)."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.launch.flags import Flags
+from vllm_doctor.plan.model.architecture import Architecture
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """Class → the first release in which its ranks may hold whole towers."""
+
+    source: str
+    classes: dict[str, str]
+
+
+@cache
+def _table() -> _Table:
+    return msgspec.json.decode(Path(__file__).with_name("towers.json").read_bytes(), type=_Table)
+
+
+def whole_tower(flags: Flags, a: Architecture, version: Version) -> bool:
+    """Does each tensor parallel rank of this launch hold it whole?"""
+    if a.vision is None:
+        return False
+    if a.vision.kind == "moonvit" and behaviour(version).keeps_moonvit_whole:
+        return True
+    since = _table().classes.get(a.name)
+    before = flags.on("enable-multimodal-encoder-data-parallel", default=False)  # as 0.12 and earlier spell it
+    asked = before or flags.text("mm-encoder-tp-mode") == "data"
+    return asked and since is not None and version >= as_version(since)
