@@ -187,3 +187,13 @@ def test_a_request_that_the_engines_front_refuses() -> None:
     found = first(file, "add_request", "Request id s3cr3t already running.", up=True)
     assert found.title == "A request is refused: Request id … already running"
     assert [change.name for change in found.changes] == ["client-input"]
+
+
+def test_a_text_of_a_mapping_that_the_sentence_quotes() -> None:
+    """It is the value that was refused; a common word in it, or a part of a longer one, is none."""
+    given = ", 'kv_events_config': {'publisher': 'zmq', 'endpoint': '5557', 'topic': 'path'}"
+    said = said_of(first("vllm/utils/network_utils.py", "split_zmq_path", "Invalid zmq path: 5557", given))
+    assert said[0][0] == "kv-events-config"
+    assert said[0][3].startswith("the message quotes its `endpoint`")
+    other = said_of(first("vllm/utils/network_utils.py", "split_zmq_path", "Invalid zmq path: 55571", given))
+    assert "kv-events-config" not in [row[0] for row in other]

@@ -62,7 +62,7 @@ def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
     inside = _keys_named(case, told)
     found = guard_of(case, fault)
     if inside or found is None:
-        return inside[:_CHANGES]
+        return (inside or _values_named(case, told))[:_CHANGES]
     made = [
         change
         for one in _once(found.by)
@@ -71,7 +71,8 @@ def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
     asked = _of_request(found)
     serving = case.run is not None and case.run.up_at(fault)
     of_one = asked if serving else _of_model(case, fault, found, told)
-    return (*((of_one,) if of_one is not None else ()), *made)[:_CHANGES]
+    told_by_test = (*((of_one,) if of_one is not None else ()), *made)
+    return (told_by_test or _values_named(case, told))[:_CHANGES]
 
 
 def _ended_waiting(fault: Fault) -> bool:
@@ -250,6 +251,35 @@ def _keys_named(case: Case, told: str) -> tuple[Change, ...]:
             why = f"the message is about its `{keys[0]}`: give a value that the message accepts, or leave it out"
             made.append(set_flag(case, name, None, Direction.CHANGE, why))
     return tuple(change for change in made if change is not None)
+
+
+def _values_named(case: Case, told: str) -> tuple[Change, ...]:
+    """Options whose value is a mapping that holds a text which the refusal quotes: a path, an address, a class."""
+    made = []
+    for name in case.flags:
+        keys = [key for key, text in _texts(_mapping(case.flags[name])) if _stands_in(text, told)]
+        if keys and is_option(case, name):
+            why = f"the message quotes its `{keys[0]}`: give a value that the message accepts, or leave it out"
+            made.append(set_flag(case, name, None, Direction.CHANGE, why))
+    return tuple(change for change in made if change is not None)
+
+
+def _stands_in(text: str, told: str) -> bool:
+    """No common word, and not a part of a longer one."""
+    before, found, after = told.partition(text)
+    if len(text) < _SHORTEST or (text.isalpha() and text.islower()) or not found:
+        return False
+    return not (before[-1:].isalnum() or after[:1].isalnum())
+
+
+def _texts(value: object) -> Iterator[tuple[str, str]]:
+    """The keys of a mapping that hold a text, those further in as well."""
+    for key, held in value.items() if isinstance(value, dict) else ():
+        if isinstance(key, str) and isinstance(held, str):
+            yield key, held
+        yield from _texts(held)
+    for held in value if isinstance(value, list) else ():
+        yield from _texts(held)
 
 
 def _inside(value: object) -> Iterator[str]:
