@@ -222,3 +222,12 @@ def test_kimi_vl_splits_its_tower_since_0_14(version, whole):
     tower = {**QWEN25_VL_TOWER, "model_type": "moonvit"}
     config = {**QWEN25_VL_7B, "architectures": ["KimiVLForConditionalGeneration"], "vision_config": tower}
     assert resolved("-tp 2", version, gpus=2, config=config).parallel.whole_tower is whole
+
+
+@pytest.mark.parametrize(("pp", "tables"), [(1, 0), (2, 1)])
+def test_a_drafter_keeps_an_embedding_of_its_own_beside_a_model_of_several_stages(pp, tables):
+    a, par = arch({**LLAMA_8B, "num_nextn_predict_layers": 1}), Parallel(pp=pp)
+    fmt, target = scheme(None, None, 2), WeightTarget()
+    drafted = rank_weights(a, fmt, par, pp - 1, target, draft_mtp=True)
+    # One layer, and a projection of two hidden states to one.
+    assert drafted - rank_weights(a, fmt, par, pp - 1, target) == LAYER + 2 * 2 * 4096**2 + tables * 128256 * 4096 * 2

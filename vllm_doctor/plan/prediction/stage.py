@@ -144,7 +144,9 @@ def _while_loading(a: Architecture, s: Settings, index: int) -> float:
     if s.engine != "V1" or index != s.parallel.pp - 1:
         return 0.0
     rows = padded_vocab(a.vocab, s.parallel.tp) // s.parallel.tp
-    return float(_SHARED_LATER.get(s.speculative or "", 0) * rows * a.hidden * s.element)
+    # Where the model has several stages the drafter keeps its embedding (terms/weights.py).
+    tables = _SHARED_LATER.get(s.speculative or "", 0) - (s.parallel.pp > 1)
+    return float(max(0, tables) * rows * a.hidden * s.element)
 
 
 def quantizes_late(a: Architecture, s: Settings) -> bool:

@@ -198,6 +198,10 @@ def rank_weights(
     if par.heads(stage) and not a.tied:
         head = scheme.embeds or scheme.choose("lm_head", False)
         total += allocated(head.bytes(rows, a.hidden), splits_large=target.splits_large)
+    if last and par.pp > 1 and (draft_eagle or (draft_mtp and a.mtp_layers)):
+        # Of several stages none shares its embedding with the drafter (v1/spec_decode _maybe_share_embeddings,
+        # v1/worker/gpu/spec_decode/eagle/utils.py: read in 0.9.2 to 0.33.0).
+        total += allocated(base.bytes(rows, a.hidden), splits_large=target.splits_large)
     if last:
         total += a.hidden * target.element
         if draft_mtp and a.mtp_layers:
