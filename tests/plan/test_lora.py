@@ -2,8 +2,12 @@
 
 import pytest
 
-from tests.plan.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B, arch
+from tests.plan.test_launch import resolved
+from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.question.ask import KnownStart, foresee
+from vllm_doctor.plan.terms.lora import _each, lora_bytes
+from vllm_doctor.plan.terms.matrices import Matrix
 
 MISTRAL_7B = {
     **LLAMA_8B, "model_type": "mistral", "vocab_size": 32000, "max_position_embeddings": 32768, "rope_scaling": None,
@@ -95,3 +99,24 @@ def test_modules_that_are_not_named_have_no_room(flags, found):
 def test_what_is_fused_is_adapted_as_one(named, widths):
     found = room(EXPERTS, "--enable-lora", "--lora-target-modules", named, version="0.33.0")
     assert found * GIB == pytest.approx(48 * 16 * 2 * widths, rel=0.01, abs=2**20)
+
+
+@pytest.mark.parametrize(("tp", "less"), [(1, 0), (2, 14336)])
+def test_fully_sharded_ranks_share_what_each_had_whole(tp, less):
+    """Of a layer two ranks have 55296 values each of a rank-1 adapter, or half of its 81920 (column_parallel_linear.py:
+    5 x 4096 inputs before what is split by outputs, row_parallel_linear.py: 2 x 4096 outputs behind the rest)."""
+    a, split = arch(LLAMA_8B), f"-tp {tp} --enable-lora"
+    plain, shared = (lora_bytes(a, resolved(f"{split} {more}", gpus=tp), 0) for more in ("", "--fully-sharded-loras"))
+    assert plain - shared == 16 * 2 * 32 * less
+
+
+def test_fully_sharded_experts_share_by_all_ranks_of_their_width():
+    """fused_moe.py: of w13 the part behind 2048 inputs, of w2 the part before 2048 outputs, by moe_parallel_config's
+    tensor parallel size."""
+    held = Matrix("experts.0.up_proj", 384, 2048, 128, expert=True, tensor="w13")
+    down = Matrix("experts.0.down_proj", 2048, 384, 128, expert=True)
+    par = Parallel(tp=1, dp=2)
+    whole = Matrix("experts.0.up_proj", 768, 2048, 128, expert=True, tensor="w13")
+    assert _each(held, whole, par, shared=True) == 384 + 1024
+    assert _each(down, Matrix("experts.0.down_proj", 2048, 768, 128, expert=True), par, shared=True) == 1024 + 384
+    assert _each(held, whole, par, shared=False) == 384 + 2048

@@ -274,6 +274,7 @@ def resolve(  # noqa: PLR0917
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
         lora_targets=_targets(flags),
+        lora_shared=flags.on("fully-sharded-loras", default=False),
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),

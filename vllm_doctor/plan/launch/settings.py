@@ -68,6 +68,7 @@ class Settings(msgspec.Struct, frozen=True):
     loras: int = 0
     lora_rank: int = 16
     lora_targets: frozenset[str] | None = None  # the modules that adapters may change; None: all
+    lora_shared: bool = False  # ranks share what else each has whole of an adapter (--fully-sharded-loras)
     gguf: str | None = None
     custom_all_reduce: bool = True
     expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join

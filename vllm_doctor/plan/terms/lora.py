@@ -3,7 +3,9 @@ loaded, whatever adapters come later (lora/model_manager.py _create_lora_modules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.adapted import HEAD, adapted_words
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -25,9 +27,9 @@ def lora_bytes(a: Architecture, s: Settings, stage: int) -> float:
     parts = par.stages(len(a.layers))
     start = sum(parts[:stage])
     values = sum(
-        m.count * (m.out + m.inner)
+        m.count * _each(m, whole, par, shared=s.lora_shared)
         for index in range(start, start + parts[stage])
-        for m in _asked(layer_matrices(a, index, par, "model.layers"), s.lora_targets)
+        for m, whole in _asked(a, index, par, s.lora_targets)
         if not m.vector and (s.does.adapts_experts or not m.expert)
     )
     for name in adapted_words(a.name, s.version) or ():
@@ -37,13 +39,28 @@ def lora_bytes(a: Architecture, s: Settings, stage: int) -> float:
     return s.loras * s.lora_rank * values * s.element
 
 
-def _asked(layer: Iterable[Matrix], targets: frozenset[str] | None) -> Iterator[Matrix]:
-    """The matrices that --lora-target-modules names: all of them without it."""
-    matrices = list(layer)
-    named = {m.tensor for m in matrices if m.tensor and _names(m) & (targets or set())}
-    for m in matrices:
+def _each(m: Matrix, whole: Matrix, par: Parallel, *, shared: bool) -> float:
+    """Values of one rank of an adapter's for this matrix. Fully sharded, what a rank had whole is shared as well: of a
+    matrix split by its outputs the part behind the inputs, of one split by its inputs the part before the outputs
+    (lora/layers/column_parallel_linear.py, row_parallel_linear.py, fused_moe.py); one that is not split stays."""
+    ranks = par.width_split if m.expert else par.tp
+    if not shared or ranks == 1:
+        return m.out + m.inner
+    if m.inner < whole.inner:
+        return m.out / ranks + m.inner
+    return m.out + m.inner / ranks if m.out < whole.out or m.tensor == "qkv" else m.out + m.inner
+
+
+def _asked(
+    a: Architecture, index: int, par: Parallel, targets: frozenset[str] | None
+) -> Iterator[tuple[Matrix, Matrix]]:
+    """The matrices that --lora-target-modules names, all of them without it: as a rank holds them, and whole."""
+    one = replace(par, tp=1, dp=1, expert=False)
+    matrices = [list(layer_matrices(a, index, p, "model.layers")) for p in (par, one)]
+    named = {m.tensor for m in matrices[0] if m.tensor and _names(m) & (targets or set())}
+    for m, whole in zip(*matrices, strict=True):
         if targets is None or m.tensor in named or _names(m) & targets:
-            yield m
+            yield m, whole
 
 
 def _names(m: Matrix) -> set[str]:
