@@ -252,7 +252,7 @@ def test_what_would_be_left_out_is_refused(say, beside):
 
 def test_prices_need_a_goal_and_the_card_that_was_named(say, priced):
     code, told = say("--gpu", "L4", "--prices", priced(CARDS))
-    assert (code, "found no --goal" in told) == (Exit.USAGE, True)
+    assert (code, "found neither --goal nor --speed" in told) == (Exit.USAGE, True)
     code, told = say("--goal", "context=8k", "--gpu", "H200", "--prices", priced(CARDS))
     assert (code, "holds no price of NVIDIA H200" in told) == (Exit.USAGE, True)
 
