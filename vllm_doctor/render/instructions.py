@@ -77,6 +77,7 @@ _DEEDS = {
     "placement": "make a node accept the pod",
     "pod-resources": "change what the pod asks for",
     "pod-settings": "give the pod settings that the cluster accepts",
+    "replica-resources": "change the resources that the deployment asks for",
     "quota": "free or raise the namespace's quota",
     "prompt_logprobs": "do not ask for prompt_logprobs",
     "readiness-probe": "readinessProbe: {{{to}}}",

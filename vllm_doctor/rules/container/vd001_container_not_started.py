@@ -118,6 +118,14 @@ def _image(container: Container, said: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _processor(_: Container, __: dict[str, str]) -> Change:
+    return _change(
+        "image", "it was built for other processors: take an image that lists this one (vllm/vllm-openai has amd64 and "
+        "arm64 in newer releases, vllm-cpu others), or build it here",
+        "uname -m; docker manifest inspect IMAGE | grep architecture", Direction.CHANGE,
+    )  # fmt: skip
+
+
 def _command(container: Container, said: dict[str, str]) -> Change:
     told = said.get("command") or said.get("named") or "the command"
     why = f"the image has no program {told}"
@@ -158,6 +166,7 @@ _REFUSALS = (
     RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
     RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
     RuntimeMessage("pod-not-placed", "No node accepts the pod", _placed),
+    RuntimeMessage("image-of-other-processors", "The image has no build for this host's processor", _processor),
     RuntimeMessage("image-not-pulled", "The image could not be pulled", _image),
     RuntimeMessage("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
     RuntimeMessage("host-port-taken", "The host's port belongs to another container or process", _port),
@@ -178,6 +187,7 @@ _SPOKEN_BY = {
     "pod-refused": _POD,
     "pod-short-of-gpus": _POD,
     "pod-not-placed": _POD,
+    "image-of-other-processors": _DOCKER,
     "image-not-pulled": _POD,
     "pod-needs-secret": _POD,
     "pod-volume-missing": _POD,

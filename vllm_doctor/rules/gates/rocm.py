@@ -22,9 +22,10 @@ def on_rocm(case: Case) -> bool:
     root = run.root
     if root is not None and root.ids & _OWN:
         return True
-    return root is not None and any(
-        says(run.lines[i].text, "names-hip") for i in range(root.index, root.last + 1)[:200]
-    )
+    if root is None:
+        return False
+    named = any(says(run.lines[i].text, "names-hip") for i in range(root.index, root.last + 1)[:200])
+    return named or any(says(file, "call-of-amd") for file in root.files)
 
 
 def platforms(case: Case, fault: Fault) -> frozenset[str]:

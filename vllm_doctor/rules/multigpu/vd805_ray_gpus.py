@@ -21,6 +21,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     over = not isinstance(fault, NotHere | Unseen)
     waits = final_run(run, run.all("ray-wait")) if case.root is None else ()
+    if not over and not waits and case.root is None and (slow := final_run(run, run.all("ray-serve-wait"))):
+        return _serve_waits(case, slow)
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
     gpus = case.gpus
@@ -46,6 +48,29 @@ def judge(case: Case) -> Outcome:
             thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status"),
         ),
         refute="`ray status` shows as many free GPUs as ranks",
+    )
+
+
+def _serve_waits(case: Case, waits: tuple[Hit, ...]) -> Finding:
+    """Ray Serve places a replica only where a node has all that its deployment asks for, vLLM's ranks included."""
+    told = waits[-1].fields
+    why = f"a replica asks for {told['asked']}, and the cluster has {told['has']} left: ask for what a node has"
+    return finding(
+        RULE,
+        title="Ray Serve finds no node with what a replica asks for",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(waits[-1].index),),
+        changes=(
+            thing(ChangeKind.OS, "replica-resources", Direction.CHANGE, why, command="ray status -v"),
+            thing(
+                ChangeKind.OS,
+                "ray-nodes",
+                Direction.ADD,
+                "or start a node that offers these resources (`ray start --num-gpus … --resources …`)",
+                command="ray status",
+            ),
+        ),
+        refute="`ray status` shows a node with all of these resources free, or an environment is being installed",
     )
 
 

@@ -51,6 +51,8 @@ def other_attention(
     latent = any(says(f, "call-latent-attention") for f in called(case, fault))
     if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
         return _other_latent(case, fault, why, said)
+    if any(says(f, "call-of-rocm-triton-attention") for f in called(case, fault)):
+        return _without_triton(case, why)
     candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention", "call-of-vendors-model") for f in called(case, fault)):
         return None  # the platform, or the model, has this one alone
@@ -69,6 +71,16 @@ def other_attention(
     if case.has_flag("attention-backend") is not None:
         return set_flag(case, "attention-backend", to, Direction.CHANGE, f"{why}{now}")
     return _by_variable(case, _spelt(to, at), f"{why}{now}")
+
+
+def _without_triton(case: Case, why: str) -> Change | None:
+    """ROCm's backend of V0 takes Triton's attention unless this is 0: then CK's where it is built in, or torch's. A
+    release that has the file reads the variable."""
+    name = "VLLM_USE_TRITON_FLASH_ATTN"
+    if case.env(name) == "0":
+        return None
+    return environment(name, Direction.SET, f"{why}; ROCm's backend then takes CK's attention, or torch's", to="0",
+                       applicability=Applicability.NEEDS_REVIEW)  # fmt: skip
 
 
 def _other_latent(case: Case, fault: Fault, why: str, said: Chosen | None) -> Change | None:

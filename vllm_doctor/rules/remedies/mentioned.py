@@ -30,7 +30,13 @@ def mentioned(case: Case, fault: Fault, *, used: bool = False) -> tuple[Change, 
     named = [name for name in every if is_option(case, name) and (not used or name in case.flags)]
     if named:
         return _changes(case, named, _WHY)
-    return _changes(case, [name for name in values_quoted(told, case.flags) if is_option(case, name)], _QUOTED)
+    quoted = [name for name in values_quoted(told, case.flags) if is_option(case, name)]
+    return _changes(case, sorted(quoted, key=lambda name: -_spoken(name, told)), _QUOTED)
+
+
+def _spoken(name: str, told: str) -> int:
+    """How many words of the option the message has: several options may have the value that it quotes."""
+    return sum(word in told.lower() for word in name.split("-"))
 
 
 def _changes(case: Case, names: list[str], why: str) -> tuple[Change, ...]:
