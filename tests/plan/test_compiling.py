@@ -46,6 +46,26 @@ def test_nothing_is_copied_where_nothing_is_timed(planned, line, version, gpu):
     assert activation.compiled == activation.peak
 
 
+def test_a_start_that_keeps_no_code_always_copies_it(planned):
+    first, every = planned(), planned(env="VLLM_DISABLE_COMPILE_CACHE=1")
+    assert every.activation.compiled == every.activation.peak == first.activation.peak
+    assert every.compiling_gib == 0.0
+    narrower = first.margin_gib[1] - every.margin_gib[1]
+    assert narrower == pytest.approx(first.compiling_gib)
+    assert first.compiling_gib > 0.7
+
+
+def test_such_a_start_may_leave_the_copy_as_the_first_one_does(planned):
+    def lowest(env):
+        return planned(gpu="RTX 5090", version="0.28.0", env=env).margin_gib[0]
+
+    assert lowest("VLLM_DISABLE_COMPILE_CACHE=1") == pytest.approx(lowest(""))
+
+
+def test_graphs_that_are_not_captured_leave_the_copy(planned):
+    assert planned(f"{FEW} -cc.cudagraph_mode=NONE").compiling_gib == pytest.approx(planned().compiling_gib, abs=1e-6)
+
+
 def test_a_wide_step_hides_the_copy(planned):
     p = planned("--max-model-len 32768 --max-num-batched-tokens 32768 --max-num-seqs 16")
     assert p.activation.compiled == p.activation.peak

@@ -55,6 +55,28 @@ def test_latents_are_cached_from_0_7_1_on_and_before_each_heads_keys_and_values(
     assert p.block_bytes == 16 * 61 * (1152 if a_head is None else 16 * 2 * a_head * 2)
 
 
+@pytest.mark.parametrize(
+    ("version", "environment", "flags", "a_layer"),
+    [
+        ("0.7.1", {}, [], 1152),
+        ("0.7.2", {}, [], 1280),
+        ("0.7.3", {}, [], 1280),
+        ("0.7.3", {"VLLM_CUDA_MEM_ALIGN_KV_CACHE": "0"}, [], 1152),
+        ("0.7.3", {}, ["--kv-cache-dtype", "fp8"], 640),
+        ("0.8.2", {"VLLM_USE_V1": "0"}, [], 1152),
+    ],
+)
+def test_0_7_2_and_0_7_3_align_latents_to_256_bytes(version, environment, flags, a_layer):
+    v, a = as_version(version), arch(DEEPSEEK_LIKE)
+    line = parse_launch([*(f"{k}={n}" for k, n in environment.items()), "vllm", "serve", "m", "-tp", "8", *flags], v)
+    assert pool_of(a, resolve(line, v, a, None, 79.19, 8), None).block_bytes == 16 * 61 * a_layer
+
+
+def test_a_logged_pool_of_aligned_latents_gives_the_logged_blocks():
+    # vLLM 0.7.3, DeepSeek-R1 on eight H200: 21.43 GiB, 18,418 blocks.
+    assert cache(DEEPSEEK_LIKE, "-tp 8", "0.7.3").blocks(21.43 * GIB) == pytest.approx(18418, abs=5)
+
+
 def test_sliding_layers_are_grouped_by_the_smaller_kind_and_padded():
     # 10 full and 52 sliding layers: groups of 10, so 1 + 6; one page is 16 × 16 heads × 256 × 2 B.
     p = cache(GEMMA3_LIKE, "--max-model-len 8192")

@@ -194,6 +194,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     marlin_takes_all_of_awq: bool
     drafts_on_one_rank: bool
     batches_of_one_size: bool
+    aligns_latents: bool
+    multiplies_latent_weights: bool
+    keeps_decode_graphs: bool
     adds_words: bool
     names_drafters_by_model: bool
     shares_context_of_one_kind: bool

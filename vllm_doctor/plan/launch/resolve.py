@@ -17,6 +17,7 @@ from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint,
 from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
+from vllm_doctor.plan.launch.compiled import captures_nothing, times_kernels
 from vllm_doctor.plan.launch.drafter import drafting_asked
 from vllm_doctor.plan.launch.exchange import BATCHED_STEP, batches_of_one_size, exchange
 from vllm_doctor.plan.launch.flags import Flags, SettingError
@@ -24,7 +25,7 @@ from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings,
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
-from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
+from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Products, Settings
 from vllm_doctor.plan.launch.shared_experts import shared_experts
 from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
@@ -163,12 +164,6 @@ def resolve(  # noqa: PLR0917
         raise SettingError("--gpu-memory-utilization: found 0; needed: a fraction above 0 and up to 1")
     estimate = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     level = flags.text("compilation-config") or ""
-    eager = (
-        flags.on("enforce-eager", default=False)
-        or "0" in {level, flags.text("optimization-level")}
-        or '"cudagraph_mode": "NONE"' in level
-        or '"cudagraph_mode":"NONE"' in level
-    )
     modes = {} if level.isdigit() else flags.object("compilation-config")
     # At level 1 graphs are of pieces alone (config/vllm.py OPTIMIZATION_LEVEL_01).
     piecewise = flags.text("optimization-level") == "1" or str(modes.get("cudagraph_mode")).upper() == "PIECEWISE"
@@ -244,7 +239,8 @@ def resolve(  # noqa: PLR0917
         prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
         kv_dtype=cache_type(flags, arch, does),
         block=flags.int("block-size", 0, 1, 65536) or None,
-        eager=eager,
+        eager=captures_nothing(flags, env, version),
+        timed=times_kernels(flags, env, arch.name, version),
         full_graphs=not piecewise,
         dtype=dtype,
         element=DTYPE_BYTES[dtype],
@@ -279,6 +275,8 @@ def resolve(  # noqa: PLR0917
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),
         latents=does.caches_latents and env.get("VLLM_MLA_DISABLE", "0") != "1",
+        aligned_latents=which == "V0" and does.aligns_latents and env.get("VLLM_CUDA_MEM_ALIGN_KV_CACHE") != "0",
+        products=_products(env) if which == "V0" and does.multiplies_latent_weights else None,
         estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
@@ -357,6 +355,13 @@ def _limit(value: object) -> int | None:
 def _expandable(env: dict[str, str]) -> bool:
     """Does torch's allocator grow its segments?"""
     return "expandable_segments:true" in allocator_settings(env).lower().replace(" ", "")
+
+
+def _products(env: dict[str, str]) -> Products | None:
+    """What is kept of the products of latent attention's weights, by its variables."""
+    if env.get("VLLM_MLA_PERFORM_MATRIX_ABSORPTION") == "0":
+        return None
+    return Products.WIDE if env.get("VLLM_MLA_DISABLE_REQUANTIZATION") == "1" else Products.STORED
 
 
 def _kernels_of_experts(flags: Flags) -> str | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from enum import Enum
+
 import msgspec
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
+from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.exchange import Exchange
 from vllm_doctor.plan.launch.host_memory import HostAsked
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -23,6 +26,13 @@ class Dependence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.on}: {self.detail}"
+
+
+class Products(Enum):
+    """The type of the products of latent attention's weights."""
+
+    STORED = "as stored"  # 8-bit floats are quantized again
+    WIDE = "the model's"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -73,6 +83,9 @@ class Settings(msgspec.Struct, frozen=True):
     custom_all_reduce: bool = True
     expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join
     latents: bool = True  # latent attention caches its latents, not its heads
+    aligned_latents: bool = False  # on a multiple of 256 bytes
+    timed: Timed = Timed.FIRST  # kernels that Inductor combines
+    products: Products | None = None  # of latent attention's weights, kept beside them
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False
     flashinfer_asked: bool | None = None

@@ -9,6 +9,7 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version
+from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme
@@ -161,6 +162,7 @@ def spreads_of(  # noqa: PLR0917
     heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
     compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
+    every = s.timed is Timed.EVERY and known.activation_gib is None
     words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
     whole = [
         Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
@@ -169,6 +171,6 @@ def spreads_of(  # noqa: PLR0917
         Spread("shared experts", stage.replicated / GIB if known.weights_gib is None else 0.0, 0.0),
         Spread("balancing of experts", 0.0, stage.lighter / GIB if known.activation_gib is None else 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
-        Spread(COMPILED, stage.pinned / GIB if compiled else 0.0, compiled),
+        Spread(COMPILED, stage.pinned / GIB if compiled or every else 0.0, compiled),
     ]
     return [x for x in (*found, *whole) if x.below or x.above]

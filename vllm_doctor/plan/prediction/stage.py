@@ -24,6 +24,7 @@ from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import pool_of
+from vllm_doctor.plan.terms.products import products
 from vllm_doctor.plan.terms.term import Term
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights, step_buffers
 
@@ -87,6 +88,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
+    weights += products(shown, s, fmt, index)
     weights += _drafter(s, target) if last else 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:

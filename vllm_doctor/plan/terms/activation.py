@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.generations import ADA, HOPPER
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
+from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
@@ -315,11 +316,12 @@ def estimate(
         peak,
         _warm_up(a, s, sampler, seqs),
     )
-    return _first_start(compiled, table_copy(a, s, capability, first_stage=first_stage))
+    return _first_start(compiled, table_copy(a, s, capability, first_stage=first_stage), s.timed)
 
 
-def _first_start(compiled: Activation, table: Term | None) -> Activation:
-    """The same of a start that compiles, and copies the embedding table for it."""
+def _first_start(compiled: Activation, table: Term | None, timed: Timed) -> Activation:
+    """The same of a start that compiles, and copies the embedding table for it, as every one does where no code is
+    kept."""
     if table is None:
         return compiled
     taken = table.bytes + SMALL
@@ -327,6 +329,7 @@ def _first_start(compiled: Activation, table: Term | None) -> Activation:
         compiled,
         peak=max(compiled.peak, taken),
         otherwise=max(compiled.otherwise, taken),
+        compiled=max(compiled.compiled, taken) if timed is Timed.EVERY else compiled.compiled,
         terms=(*compiled.terms, table),
         winner=table.name if taken > compiled.peak else compiled.winner,
     )

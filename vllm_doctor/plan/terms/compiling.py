@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.encoder import text_only
@@ -32,7 +33,7 @@ def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_
     """The copy of the embedding table, on one rank of the first pipeline stage; None where nothing of it is compiled.
     A model that takes images looks its tokens up before the compiled part (v1/worker/gpu_model_runner.py), so what its
     compilation takes is not known."""
-    if s.eager or s.engine != "V1" or not s.does.benchmarks_kernels or not first_stage:
+    if s.timed is Timed.NEVER or s.engine != "V1" or not first_stage:
         return None
     seen = a.vision is not None and not s.language_only and not text_only(a, s)
     if seen or a.encoder_decoder or (capability is not None and capability < COMPILED_FROM):

@@ -116,6 +116,10 @@ def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
     return "fp8_ds_mla" if asked in {"fp8", "fp8_e4m3"} and not data_centre else asked
 
 
+# Bytes on a multiple of which a token's latents lie (utils.py align_to_256bytes).
+_ALIGNED = 256
+
+
 def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> int:
     if layer.kind == "mla" and a.mla is not None and not s.latents:
         # Each head's keys, and its values padded to their width (models/deepseek_v2.py DeepseekV2Attention).
@@ -123,7 +127,11 @@ def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> 
         return token_bytes(max(1, layer.heads // s.parallel.tp), width, width, s.kv_dtype, s.element)
     if layer.kind == "mla" and a.mla is not None:
         dtype = _sparse_dtype(a, s, gpu) if a.mla.indexer_top else s.kv_dtype
-        return mla_token_bytes(a.mla.kv_rank + a.mla.rope, dtype, s.element)
+        latent = a.mla.kv_rank + a.mla.rope
+        if s.aligned_latents:
+            # By the width of the model's type, whatever the cache's (worker/cache_engine.py get_cache_block_size).
+            latent = ceil(latent * s.element / _ALIGNED) * _ALIGNED // s.element
+        return mla_token_bytes(latent, dtype, s.element)
     heads = max(1, layer.kv_heads // s.parallel.tp)
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
