@@ -231,3 +231,23 @@ def test_a_drafter_keeps_an_embedding_of_its_own_beside_a_model_of_several_stage
     drafted = rank_weights(a, fmt, par, pp - 1, target, draft_mtp=True)
     # One layer, and a projection of two hidden states to one.
     assert drafted - rank_weights(a, fmt, par, pp - 1, target) == LAYER + 2 * 2 * 4096**2 + tables * 128256 * 4096 * 2
+
+
+def test_prefill_parallel_ranks_share_the_experts_and_have_all_else():
+    """fused_moe/config.py flatten_tp_across_dp_and_pcp: four ranks, each with a quarter of the experts' bytes, in width
+    or whole."""
+    moe = {**LLAMA_8B, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+    par = resolved("-tp 2 --prefill-context-parallel-size 2", "0.33.0", gpus=4, config=moe).parallel
+    assert (par.cards, par.width_split, par.prefill) == (4, 4, 2)
+    a, fmt, target = arch(moe), scheme(None, None, 2), WeightTarget()
+    sizes = {
+        par.prefill * 10 + par.expert: rank_weights(a, fmt, par, 0, target)
+        for par in (Parallel(tp=2), *(Parallel(tp=2, prefill=2, expert=e) for e in (False, True)))
+    }
+    assert sizes[20] == sizes[21]
+    assert sizes[10] - sizes[20] == 32 * 8 * 3 * 14336 * 4096 * 2 // 4
+
+
+def test_prefill_parallel_ranks_ask_for_cards_of_their_own():
+    told = resolved("-tp 2 --prefill-context-parallel-size 2", "0.33.0", gpus=2).refusals
+    assert [one.found for one in told if one.flag.startswith("--tensor-parallel-size ×")] == ["2 × 1 × 2"]

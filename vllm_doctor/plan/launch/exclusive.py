@@ -75,7 +75,7 @@ def _data_parallel(flags: Flags, par: Parallel) -> Iterator[Refusal]:
     backend = flags.text("data-parallel-backend") or "mp"
     if nodes > 1 and backend != "mp":
         yield Refusal("--data-parallel-backend", backend, "mp, which --nnodes asks for")
-    ranks = par.tp * par.pp * par.dp * flags.int("prefill-context-parallel-size", 1, 1, 4096)
+    ranks = par.tp * par.pp * par.dp * par.prefill
     if ranks % nodes:
         yield Refusal("--nnodes", str(nodes), f"a divisor of {ranks}, the ranks of this launch")
     node = flags.int("node-rank", 0, 0, 10**5)

@@ -30,24 +30,26 @@ class Parallel(msgspec.Struct, frozen=True):
     rest_last: bool = False  # does the last stage take the layers that an equal division leaves?
     shared: Shared = Shared.SPLIT
     spare: int = 0  # copies of experts beside the model's own, where experts are balanced
+    prefill: int = 1  # ranks that share the context of a prefill; each has what a tensor parallel rank has
     whole_tower: bool = False  # each rank has the vision tower whole, and encodes items of its own
     on_each: OnEach = OnEach.NEITHER  # of embedding and head, what each stage makes
 
     @property
     def cards(self) -> int:
         """GPUs of this host that the launch takes."""
-        return self.tp * self.pp * self.local
+        return self.tp * self.pp * self.prefill * self.local
 
     @property
     def width_split(self) -> int:
-        """Ranks that share the width of each expert: without expert parallel all tensor and data parallel ranks are
-        one tensor parallel group for them (fused_moe/config.py flatten_tp_across_dp, in 0.8.2 layer.py)."""
-        return 1 if self.expert else self.tp * self.dp
+        """Ranks that share the width of each expert: without expert parallel all tensor, data and prefill parallel
+        ranks are one tensor parallel group for them (fused_moe/config.py flatten_tp_across_dp_and_pcp, in 0.8.2
+        layer.py)."""
+        return 1 if self.expert else self.tp * self.dp * self.prefill
 
     @property
     def expert_split(self) -> int:
-        """Ranks that share the experts (fused_moe/config.py: TP x DP under expert parallel)."""
-        return self.tp * self.dp if self.expert else self.tp
+        """Ranks that share the experts (fused_moe/config.py: TP x DP x PCP under expert parallel)."""
+        return self.tp * self.dp * self.prefill if self.expert else self.tp
 
     @property
     def tower_split(self) -> int:

@@ -76,7 +76,7 @@ def _uneven(flags: Flags, a: Architecture, par: Parallel) -> Iterator[Refusal]:
     """Balanced experts divide by the ranks, spare copies and all (fused_moe/layer.py, since there is --enable-eplb)."""
     if a.moe is None or not par.expert or not flags.on("enable-eplb", default=False):
         return
-    ranks = par.expert_split * flags.int("prefill-context-parallel-size", 1, 1, 4096)
+    ranks = par.expert_split
     if (a.moe.experts + par.spare) % ranks:
         least = -a.moe.experts % ranks
         copies = f"num_redundant_experts {least} in --eplb-config" if least else "no num_redundant_experts"
@@ -94,13 +94,13 @@ def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Ite
     if does.checks_balanced_experts and flags.on("enable-eplb", default=False):
         if not par.expert:
             yield Refusal("--enable-eplb", "set", "--enable-expert-parallel beside it")
-        elif par.tp * par.dp * flags.int("prefill-context-parallel-size", 1, 1, 4096) == 1:
+        elif par.expert_split == 1:
             yield Refusal("--enable-eplb", "set", "more than one rank of tensor or data parallelism")
     yield from _uneven(flags, a, par)
     split = flags.int("decode-context-parallel-size", 1, 1, 4096)
     if split == 1 or not does.checks_context_ranks:
         return
-    if par.tp % split and flags.int("prefill-context-parallel-size", 1, 1, 4096) == 1:
+    if par.tp % split and par.prefill == 1:
         yield Refusal("--decode-context-parallel-size", str(split), f"a divisor of --tensor-parallel-size, {par.tp}")
     elif a.mla is None and a.kv_heads and split > max(par.tp // a.kv_heads, 1):
         most = max(par.tp // a.kv_heads, 1)

@@ -204,7 +204,7 @@ def resolve(  # noqa: PLR0917
             "parallel.tensor_parallel_size": par.tp,
             "parallel.pipeline_parallel_size": par.pp,
             "parallel.data_parallel_size": par.dp,
-            "parallel.world_size": par.tp * par.pp,
+            "parallel.world_size": par.tp * par.pp * par.prefill,
             "scheduler.max_num_seqs": seqs,
             "scheduler.max_num_batched_tokens": batched,
             "scheduler.async_scheduling": flags.on("async-scheduling", default=False),
@@ -311,6 +311,7 @@ def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Ve
         local_ranks(flags),
         partition(env),
         behaviour(version).rest_to_last_stage,
+        prefill=flags.int("prefill-context-parallel-size", 1, 1, 4096),
     )
     return replace(
         par,

@@ -59,11 +59,15 @@ def check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[
             )
         )
     if par.cards > gpus:
-        ranks = par.local > 1
+        more = [
+            (f"--{name}-size", size)
+            for name, size in (("prefill-context-parallel", par.prefill), ("data-parallel", par.local))
+            if size > 1
+        ]
         refusals.append(
             Refusal(
-                "--tensor-parallel-size × --pipeline-parallel-size" + " × --data-parallel-size" * ranks,
-                f"{par.tp} × {par.pp}" + f" × {par.local}" * ranks,
+                " × ".join(("--tensor-parallel-size", "--pipeline-parallel-size", *(flag for flag, _ in more))),
+                " × ".join(map(str, (par.tp, par.pp, *(size for _, size in more)))),
                 f"at most the {gpus} GPU(s) of the host (--gpus)",
             )
         )

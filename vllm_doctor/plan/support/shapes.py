@@ -68,7 +68,7 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
         prefix = f"{a.text_prefix}.layers"
         pairs = list(
             zip(
-                layer_matrices(a, index, replace(par, tp=1, dp=1, expert=False), prefix),
+                layer_matrices(a, index, replace(par, tp=1, dp=1, prefill=1, expert=False), prefix),
                 layer_matrices(a, index, par, prefix),
                 strict=True,
             )

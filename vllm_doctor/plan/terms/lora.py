@@ -55,7 +55,7 @@ def _asked(
     a: Architecture, index: int, par: Parallel, targets: frozenset[str] | None
 ) -> Iterator[tuple[Matrix, Matrix]]:
     """The matrices that --lora-target-modules names, all of them without it: as a rank holds them, and whole."""
-    one = replace(par, tp=1, dp=1, expert=False)
+    one = replace(par, tp=1, dp=1, prefill=1, expert=False)
     matrices = [list(layer_matrices(a, index, p, "model.layers")) for p in (par, one)]
     named = {m.tensor for m in matrices[0] if m.tensor and _names(m) & (targets or set())}
     for m, whole in zip(*matrices, strict=True):
