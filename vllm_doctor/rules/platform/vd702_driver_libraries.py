@@ -10,7 +10,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.unfit_package import beside
+from vllm_doctor.rules.remedies.unfit_package import stands_beside
 from vllm_doctor.rules.say import environment, finding, thing
 
 _IDS = (
@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
         return Clear(f"{library} belongs to the driver, and is missing itself")
     if library is not None and not library.startswith(CUDA_LIBRARIES):
         return Clear(f"{library} is not a CUDA library")
-    other = beside(fault) if library is not None else None
+    other = stands_beside(fault) if library is not None else None
     return finding(
         RULE,
         title=f"{library} is missing: {other or 'vLLM or torch'} was built for another CUDA" if library else RULE.title,

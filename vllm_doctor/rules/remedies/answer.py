@@ -38,7 +38,10 @@ def reads(answer: Answer) -> set[Signal]:
     """The signals that an answer needs beside the message."""
     names = [name for name in answer.options if name.startswith("VLLM_")]
     of_model = {Signal.LAUNCH} if _MODEL in (answer.command or "") else set()
-    return _READ.get(answer.kind, set()) | of_model | ({Signal.VERSION} if answer.kind == "env" and names else set())
+    # A value that the variable has already is not offered again, so that the launch is asked for it.
+    of_env = {Signal.VERSION} if answer.kind == "env" and (names or answer.to) else set()
+    of_env |= {Signal.LAUNCH} if answer.kind == "env" and answer.to else set()
+    return _READ.get(answer.kind, set()) | of_model | of_env
 
 
 def changes_of(

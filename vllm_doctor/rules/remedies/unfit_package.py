@@ -33,11 +33,15 @@ def importer(fault: Fault) -> str | None:
     return folder(file) or PurePosixPath(file).name
 
 
-def beside(fault: Fault) -> str | None:
+def stands_beside(fault: Fault) -> str | None:
     """The package whose own file failed, where it is neither vLLM's nor one that comes with torch."""
     told = importer(fault)
-    package = told if told is not None and not told.endswith(".py") else None
+    package = told if told is not None and not _is_file(told) else None
     return None if package is None or package in _OF_TORCH else distribution(package) or package
+
+
+def _is_file(name: str) -> bool:
+    return PurePosixPath(name).suffix == ".py"
 
 
 def folder(file: str) -> str:
@@ -58,7 +62,7 @@ def of_this_vllm(package: str) -> Change:
         "its code imports names that this vLLM does not have: install the release that its documentation lists "
         "for this vLLM, or the vLLM that it was written for"
     )
-    if package.endswith(".py"):
+    if _is_file(package):
         return thing(ChangeKind.PACKAGE, _OWN, Direction.CHANGE, why, command="pip show vllm")
     return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, why, command=f"pip show vllm {shlex.quote(package)}")
 
