@@ -31,6 +31,7 @@ def _asked(line, version, env=None, architecture=LLAMA):
         ("-cc.mode=0 -cc.cudagraph_mode=FULL_DECODE_ONLY", "0.29.0", True, Timed.NEVER),
         ("-cc.mode=VLLM_COMPILE", "0.33.0", True, Timed.FIRST),
         ("-cc.backend=eager", "0.33.0", True, Timed.NEVER),
+        ("-cc.backend=eager", "0.29.0", True, Timed.NEVER),
         ("-cc.backend=inductor", "0.33.0", True, Timed.FIRST),
         ("-cc.inductor_compile_config.combo_kernels=false", "0.33.0", True, Timed.NEVER),
         ("-cc.inductor_compile_config.benchmark_combo_kernel=true", "0.33.0", True, Timed.NEVER),
