@@ -14,6 +14,7 @@ from vllm_doctor.plan.launch.all_stages import OnEach, on_each_stage
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.prediction.predict import _room_of
+from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 __all__ = ["model"]
@@ -251,3 +252,12 @@ def test_prefill_parallel_ranks_share_the_experts_and_have_all_else():
 def test_prefill_parallel_ranks_ask_for_cards_of_their_own():
     told = resolved("-tp 2 --prefill-context-parallel-size 2", "0.33.0", gpus=2).refusals
     assert [one.found for one in told if one.flag.startswith("--tensor-parallel-size ×")] == ["2 × 1 × 2"]
+
+
+@pytest.mark.parametrize(("version", "blocks"), [("0.25.1", 128), ("0.26.0", 256)])
+def test_prefill_parallel_ranks_shared_the_cache_of_a_request_to_0_25(version, blocks):
+    """8192 tokens in blocks of 16, which two ranks of decoding share, and two of prefill."""
+    flags = "-tp 16 --decode-context-parallel-size 2 --prefill-context-parallel-size 2"
+    held = pool_of(arch(LLAMA_8B), resolved(flags, version, gpus=32), None)
+    assert held is not None
+    assert held.request_blocks(8192) == blocks

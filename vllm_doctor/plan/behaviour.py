@@ -209,6 +209,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_towers_on_first_stage: bool
     v2_profiles_encoders: bool
     keeps_moonvit_whole: bool
+    prefill_ranks_share_cache: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

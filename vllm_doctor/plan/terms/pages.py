@@ -207,7 +207,7 @@ def pool_of(a: Architecture, s: Settings, gpu: Card | None, stage: int | None = 
         async_scheduling=s.async_scheduling,
         v2_runner=s.v2_runner,
         hybrid=s.hybrid_manager,
-        context_parallel=s.context_parallel,
+        context_parallel=s.context_parallel // (1 if s.does.prefill_ranks_share_cache else s.prefill_parallel),
         prefix_caching=s.prefix_caching,
     )
     return pool(listed, rules)
