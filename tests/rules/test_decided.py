@@ -197,3 +197,15 @@ def test_a_text_of_a_mapping_that_the_sentence_quotes() -> None:
     assert said[0][3].startswith("the message quotes its `endpoint`")
     other = said_of(first("vllm/utils/network_utils.py", "split_zmq_path", "Invalid zmq path: 55571", given))
     assert "kv-events-config" not in [row[0] for row in other]
+
+
+def test_an_older_release_that_does_not_know_a_value_of_the_configuration() -> None:
+    lines = [
+        "INFO 03-14 09:00:00 api_server.py:151] vLLM API server version 0.4.1",
+        "Traceback (most recent call last):",
+        f'  File "{SITE}/vllm/model_executor/layers/rotary_embedding.py", line 570, in get_rope',
+        '    raise ValueError(f"Unknown RoPE scaling type {scaling_type}")',
+        "ValueError: Unknown RoPE scaling type spiral",
+    ]
+    found = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log"))).findings[0]
+    assert [(c.name, c.direction.value) for c in found.changes] == [("model", "change"), ("vllm-version", "upgrade")]

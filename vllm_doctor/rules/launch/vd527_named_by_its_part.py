@@ -185,10 +185,14 @@ def _refuses(case: Case, root: Fault, part: Layer) -> bool:
 def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     """What the sentence asks for, the option that the refusing file obeys, the part's cures; else what it judged."""
     exact = asked(case, root)
+    tested = () if exact else decided(case, root)
+    # A value of config.json that this release's code does not know: newer releases know more of them.
+    newer = upgrade(case, _TAKES) if case.version is not None and any(c.name == "model" for c in tested) else None
     told = first_of_each(
         (
             *exact,
-            *(() if exact else decided(case, root)),
+            *tested,
+            newer,
             *mentioned(case, root, used=True),
             by_place(case, root),
             *cures(case, root, part),
