@@ -9,7 +9,7 @@ from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.experts import experts_of
 from vllm_doctor.plan.model.quantization import GGUF_BITS, Format, Scheme, gguf_bits, scheme, unquantized_format
-from vllm_doctor.plan.terms.matrices import Matrix, feed_forward, padded_vocab
+from vllm_doctor.plan.terms.matrices import Matrix, feed_forward, layer_matrices, padded_vocab
 from vllm_doctor.plan.terms.weights import GIB, MIB, WeightTarget, allocated, rank_weights, step_buffers, tensors
 
 __all__ = ["model"]
@@ -552,3 +552,17 @@ def test_marlin_repeats_a_block_s_scale_for_each_of_its_rows(capability, scales)
     matrices = [Matrix("experts.0.up_proj", 512, 2048, 3 * 256 * 40, expert=True, tensor="w13")]
     target = WeightTarget(2, capability=capability)
     assert tensors(matrices, blocks, unquantized_format(2), target).scales == pytest.approx(scales, rel=1e-2)
+
+
+def test_ranks_that_share_a_group_of_mamba_2_each_have_a_copy_of_it():
+    """mamba_mixer2.py: of one group two ranks have two, so that each projects 128 keys and 128 queries; windows of four
+    are as wide."""
+    mixer = {
+        **LLAMA_8B, "model_type": "granitemoehybrid", "layer_types": ["mamba"] * 32, "mamba_n_heads": 128,
+        "mamba_d_head": 64, "mamba_n_groups": 1, "mamba_d_state": 128, "mamba_d_conv": 4,
+    }  # fmt: skip
+    a = arch(mixer)
+    found = {m.name.rpartition(".")[2]: m.out for m in layer_matrices(a, 0, Parallel(tp=2), "model.layers")}
+    assert found["in_proj"] == 2 * 4096 + 2 * 128 + 64
+    one = {m.name.rpartition(".")[2]: m.out for m in layer_matrices(a, 0, Parallel(), "model.layers")}
+    assert one["in_proj"] == 2 * 8192 + 2 * 128 + 128

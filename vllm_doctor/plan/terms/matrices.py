@@ -101,6 +101,8 @@ def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
         yield Matrix("conv", values * r.conv, 1, vector=True)
         yield Matrix("A, D", values * (r.key_dim + 1), 2, vector=True)  # in 4 bytes
         return
+    # Ranks that share a group each have a copy of it (mamba_mixer2.py extra_groups_for_head_shards).
+    keys = keys if r.key_heads % tp == 0 else r.key_dim
     projected = 2 * values + 2 * keys + r.value_heads // tp
     yield Matrix(f"{p}.mixer.in_proj", projected, a.hidden)
     yield Matrix(f"{p}.mixer.out_proj", a.hidden, values)
