@@ -65,6 +65,7 @@ _SAME_NAME: dict[str, tuple[set[str], str]] = {
     "step": ({"plan/launch", "rules/remedies"}, _THING),
     "temporary": ({"operate", "records"}, "the names of such drop-ins and who makes them"),
     "text": ({"redact", "render"}, "what each room does with any text"),
+    "towers": ({"plan/launch", "plan/model"}, _THING),
     "traits": ({"knowledge", "plan/launch"}, _THING),
     "tune": ({"cli", "render"}, "the command and how its answer looks"),
     "watch": ({"cli", "operate/tune", "render"}, "what is seen while a server serves"),
