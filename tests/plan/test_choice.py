@@ -7,7 +7,7 @@ import pytest
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.plan.advice.choice import choose
-from vllm_doctor.plan.advice.recommendation import Workload, safe, table_tokens
+from vllm_doctor.plan.advice.recommendation import Workload, holds, safe, table_tokens
 from vllm_doctor.plan.question.planner import Question, planner
 
 SMALL = {**LLAMA_8B, "num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192, "head_dim": 64}
@@ -170,3 +170,17 @@ def test_a_type_that_the_card_has_not_is_asked_for_where_the_release_does_not_ch
     chosen = {v: choose(plan(str(file), "T4", v), Workload(), "balanced") for v in ("0.8.5", "0.9.0")}
     assert chosen["0.8.5"].launch["dtype"] == "float16"
     assert "dtype" not in chosen["0.9.0"].launch
+
+
+# Layers with a window keep each step in flight beside it, for every request: a wide step is what the workload lacks.
+@pytest.mark.parametrize(("requests", "width", "held"), [(64, 2048, True), (40, 8192, True), (80, 8192, False)])
+def test_a_wider_step_takes_nothing_that_the_workload_needs(tmp_path, requests, width, held):
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(GPT_OSS_20B))
+    launch = ("--max-model-len", "16384", "--max-num-seqs", str(requests))
+    work = Workload(context=16384, concurrency=requests)
+    choice = choose(plan(str(file), "RTX 6000 Ada Generation", "0.20.0", *launch), work, "balanced")
+    assert (choice.launch["max-num-batched-tokens"], holds(choice.predicted, work)) == (width, held)
+    width_why = next(r for r in choice.because if r.flag == "max-num-batched-tokens")
+    said = [s for s in width_why.arithmetic if f"it would not hold the workload's {requests} requests" in s.formula]
+    assert len(said) == (width < 8192)

@@ -72,6 +72,23 @@ def safe(p: Prediction) -> bool:
     return low >= p.needed_kv_gib + block
 
 
+def requests_held(p: Prediction, length: int) -> tuple[float, float] | None:
+    """Requests of this length at once that the pools of all ranks hold: at the low end of the range, and in its
+    middle."""
+    if p.pool is None or p.available_kv_gib is None:
+        return None
+    low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib
+    ranks = p.settings.parallel.dp  # each with a pool of its own
+    at = [ranks * p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), length) for gib in (low, p.available_kv_gib)]
+    return at[0], at[1]
+
+
+def holds(p: Prediction, work: Workload) -> bool:
+    """Does this launch hold the workload's requests at once, at the low end of the range too?"""
+    held = requests_held(p, work.mean_tokens or work.context or p.length)
+    return work.concurrency is None or held is None or held[0] >= work.concurrency
+
+
 def table_tokens(total_gib: float) -> int:
     """max_num_batched_tokens that published guides give for a card's size (24 GB 4096, 40 GB 8192, 80 GB 16384 to
     24576): the floor of the choice where it fits. Below 24 GB they give none; 2048 is vLLM's own default there."""

@@ -13,10 +13,11 @@ from vllm_doctor.knowledge.gpus import Card, find, names
 from vllm_doctor.knowledge.versions import batch_defaults, flag
 from vllm_doctor.launch.parse import LaunchLine
 from vllm_doctor.plan.advice.formats import FormatOptions, computes_fp8_cache, formats
+from vllm_doctor.plan.advice.recommendation import requests_held
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.prediction.before_start import held_before_start
 from vllm_doctor.plan.prediction.points import UNDER_LOAD
-from vllm_doctor.plan.prediction.record import GIB, Prediction
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.prediction.stage import quantizes_late
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
@@ -266,17 +267,13 @@ def _flagged(planner: Planner, name: str, value: str) -> Planner:
 
 def _judged(planner: Planner, p: Prediction, goal: Goal, card: Card, fmt: FormatOptions) -> SetUp:
     low = p.margin_gib[0] if p.margin_gib is not None else p.available_kv_gib or 0.0
-    holds, missing = None, 0.0
-    if p.pool is not None:
-        middle = p.available_kv_gib or 0.0
-        ranks = p.settings.parallel.dp  # each with a pool of its own
-        held = [ranks * p.pool.concurrency(p.pool.blocks(max(0.0, gib) * GIB), goal.context) for gib in (low, middle)]
-        holds = (held[0], held[1])
-        each = ceil(goal.concurrency / ranks)
+    held, missing = requests_held(p, goal.context), 0.0
+    if held is not None:
+        each = ceil(goal.concurrency / p.settings.parallel.dp)
         missing = 0.0 if held[0] >= goal.concurrency else max(0.01, each * p.needed_kv_gib - low)
     if quantizes_late(planner.arch, p.settings):
         missing = max(missing, _while_loading(planner, p))
-    return SetUp(card, planner.gpus, fmt, planner, p, holds, missing)
+    return SetUp(card, planner.gpus, fmt, planner, p, held, missing)
 
 
 def _while_loading(planner: Planner, p: Prediction) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vllm_doctor.knowledge.versions import default_utilization
 from vllm_doctor.plan.advice.choice.draft import Draft
-from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
+from vllm_doctor.plan.advice.recommendation import Sum, holds, safe, table_tokens
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
 from vllm_doctor.plan.prediction.record import GIB, Prediction
 
@@ -58,13 +58,14 @@ def settle_step(draft: Draft) -> None:
     best = _least(draft)
     for tokens in sorted({2048, 4096, 8192, 16384, floor_}):
         narrow = draft.profile == "conservative" and tokens > max(2048, floor_ // 2)
-        if _least(draft) < tokens <= floor_ and not narrow and safe(draft.predict(max_num_batched_tokens=str(tokens))):
+        if _least(draft) < tokens <= floor_ and not narrow and _affords(draft, best, tokens):
             best = tokens
     p = draft.predict(max_num_batched_tokens=str(best))
     peak = p.activation.peak / GIB
     forbidden: tuple[Sum, ...] = ()
     if best < floor_:
         wide = draft.predict(max_num_batched_tokens=str(floor_))
+        taken = safe(wide) and not holds(wide, draft.work)
         left = wide.margin_gib[0] if wide.margin_gib is not None else wide.available_kv_gib or 0.0
         forbidden = (
             Sum(
@@ -72,7 +73,8 @@ def settle_step(draft: Draft) -> None:
                 left,
                 "GiB",
                 f"at the low end of the range; one request of {wide.length} tokens needs {wide.needed_kv_gib:.2f}"
-                + (f"; predicted {wide.outcome}" if wide.outcome != "ok" else ""),
+                + (f"; predicted {wide.outcome}" if wide.outcome != "ok" else "")
+                + (f"; it would not hold the workload's {draft.work.concurrency} requests at once" if taken else ""),
                 "v1/worker/gpu_worker.py",
             ),
         )
@@ -91,6 +93,15 @@ def settle_step(draft: Draft) -> None:
         Sum("KV cache left", p.available_kv_gib or 0.0, "GiB", "with steps of this size", "v1/worker/gpu_worker.py"),
         *forbidden,
     )
+
+
+def _affords(draft: Draft, narrow: int, wide: int) -> bool:
+    """Is the wide step safe, and does it take nothing that the workload needs? Where the narrow step does not hold the
+    workload's requests either, some wait with both."""
+    p = draft.predict(max_num_batched_tokens=str(wide))
+    if not safe(p) or holds(p, draft.work):
+        return safe(p)
+    return not holds(draft.predict(max_num_batched_tokens=str(narrow)), draft.work)
 
 
 def _least(draft: Draft) -> int:
