@@ -111,3 +111,25 @@ def test_a_release_that_nobody_has_read_is_not_compared(ask):
     code, told = ask("0.28.0:99.99.99")
     assert code == Exit.USAGE
     assert f"needed: releases up to {newest_known()}, the newest that was read" in told
+
+
+def test_a_pool_that_is_less_than_nothing_is_told_as_what_is_missing(ask):
+    code, told = ask("0.28.0:0.33.0", gpu="RTX 5060 Ti 16GB")
+    assert code == Exit.FINDINGS
+    assert "for its KV cache each GPU lacks" in told.splitlines()[0]
+    assert "-" not in told.splitlines()[0]
+
+
+@pytest.mark.parametrize("twice", ["0.33.0:0.33.0", "0.33:0.33.0"])
+def test_one_release_twice_is_no_upgrade(ask, twice):
+    code, told = ask(twice)
+    assert code == Exit.USAGE
+    assert "one release twice; needed: two releases" in told
+
+
+@pytest.mark.parametrize("beside", [("--context", "8192"), ("--concurrency", "4")])
+def test_a_workload_is_not_left_out_silently(capsys, beside):
+    assert (
+        run(["plan", "--upgrade", "0.28.0:0.33.0", "--gpu", "H100", *beside, "--", "vllm", "serve", "m"]) == Exit.USAGE
+    )
+    assert f"--upgrade: found {beside[0]} beside it" in capsys.readouterr().err

@@ -182,6 +182,7 @@ def _one(o: PlanOptions) -> Exit:
         ask = partial(_question, o, o.model_config[0] if o.model_config else None)
         return Exit.OK if learn(o.learn, ask, o.unit, json=o.json) else Exit.FINDINGS
     if o.upgrade is not None:
+        _without_workload(o)
         from vllm_doctor.cli.plan_upgrade import compare_releases
 
         later = replace(o, vllm_version=o.vllm_version or o.upgrade.partition(":")[2])
@@ -254,6 +255,17 @@ def _goal(o: PlanOptions) -> Exit:
         return _question(replace(o, gpu=card), config)
 
     return reached(o.goal, ask, o.gpu, o.gpus, o.prices, explain=o.explain, json=o.json)
+
+
+def _without_workload(o: PlanOptions) -> None:
+    """Raises PlanProblem where a workload stands beside --upgrade, which compares the launch as it is."""
+    beside = {"--context": o.context, "--concurrency": o.concurrency, "--metrics": o.metrics}
+    found = [name for name, value in beside.items() if value is not None]
+    if found:
+        raise PlanProblem(
+            f"--upgrade: found {found[0]} beside it; needed: --upgrade without it (--max-model-len in the launch says "
+            "how long a request is)"
+        )
 
 
 def _alone(o: PlanOptions) -> None:

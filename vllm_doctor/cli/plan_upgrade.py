@@ -57,6 +57,8 @@ def _releases(asked: str) -> tuple[Version, Version]:
         raise PlanProblem(
             f"--upgrade: found {excerpt.value(asked)}; needed: two releases with a colon, such as 0.28.0:0.33.0"
         )
+    if versions[0] == versions[1]:
+        raise PlanProblem(f"--upgrade: found {excerpt.value(asked)}, one release twice; needed: two releases")
     newest = newest_known()
     if max(versions[0], versions[1]) > newest:  # nothing could be said but what the newest one does
         raise PlanProblem(

@@ -109,7 +109,7 @@ def _without_loss(rows: Sequence[SetUp]) -> list[str]:
     if rows[0].format.options and plain is not None:
         return [f"  8 bits cost some accuracy; full accuracy needs {plain.count} × {plain.card.name}, as stored"]
     if rows[0].format.options:
-        return ["  8 bits cost some accuracy; no card that was tried holds the model as stored"]
+        return ["  8 bits cost some accuracy; no card that was tried holds it with weights and cache as stored"]
     return []
 
 

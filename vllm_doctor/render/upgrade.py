@@ -87,6 +87,10 @@ def text(u: Upgrade) -> str:
     return "\n".join(visible(line) for line in lines) + "\n"
 
 
+def _has(gib: float) -> str:
+    return f"has {gib:.2f} GiB" if gib >= 0 else f"lacks {-gib:.2f} GiB"
+
+
 def _first(u: Upgrade) -> str:
     p, q = u.before, u.after
     if q.outcome == "rejected":
@@ -97,6 +101,8 @@ def _first(u: Upgrade) -> str:
     if was is None or now is None:
         return "the token arithmetic alone"
     moved = f"the KV cache of each GPU goes from {was:.2f} to {now:.2f} GiB"
+    if min(was, now) < 0:
+        moved = f"for its KV cache each GPU {_has(was)}, then {_has(now)}"
     ends = {
         "starts": "it starts",
         "fails-under-load": "it starts, and its first full step runs out of memory",
