@@ -184,3 +184,14 @@ def test_a_wider_step_takes_nothing_that_the_workload_needs(tmp_path, requests, 
     width_why = next(r for r in choice.because if r.flag == "max-num-batched-tokens")
     said = [s for s in width_why.arithmetic if f"it would not hold the workload's {requests} requests" in s.formula]
     assert len(said) == (width < 8192)
+
+
+def test_what_the_release_takes_only_with_an_option_is_recommended_with_it(tmp_path):
+    """0.24.0 takes a deprecated method of the checkpoint with --allow-deprecated-quantization beside it."""
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({**LLAMA_8B, "quantization_config": {"quant_method": "fbgemm_fp8"}}))
+    asked = plan(str(file), "H100", "0.24.0")
+    assert asked.predict().verdict == "does-not-start"
+    choice = choose(asked, Workload(), "balanced")
+    assert choice.launch["allow-deprecated-quantization"] is True
+    assert plan(str(file), "H100", "0.24.0", *words(choice.launch)).predict().verdict == "starts"

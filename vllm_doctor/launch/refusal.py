@@ -23,6 +23,7 @@ class Refusal(msgspec.Struct, frozen=True):
     needed: str
     why: Why = Why.VALUE
     to: str = ""
+    beside: str = ""  # the option that the release takes it with
 
     def __str__(self) -> str:
         return f"{self.flag}: found {self.found}; needed: {self.needed}"

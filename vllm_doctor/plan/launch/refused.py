@@ -120,7 +120,10 @@ def _deprecated(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refu
     method = asked or (a.quantization.text("quant_method").lower() if a.quantization is not None else "")
     if method in _DEPRECATED:
         yield Refusal(
-            "--quantization" if asked else "quantization_config", method, f"--{option} beside it: it is being removed"
+            "--quantization" if asked else "quantization_config",
+            method,
+            f"--{option} beside it: it is being removed",
+            beside=option,
         )
 
 

@@ -46,6 +46,9 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
         draft.keep(
             "dtype", asked.dtype, "the release takes the type of the checkpoint, which this card does not compute"
         )
+    for one in asked.refusals:
+        if one.beside:
+            draft.keep(one.beside, True, f"the release takes {one.found} only with this option")
     length = spread(draft, _wanted(draft, asked.length, auto=asked.auto_length))
     settle_share(draft)
     settle_length(draft, length)
