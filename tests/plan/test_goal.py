@@ -173,6 +173,13 @@ def test_cards_of_one_generation_and_size_are_one_row(say):
     assert "H100 NVL" not in h100, "94 GiB are not 80"
 
 
+def test_a_deprecated_method_is_asked_for_with_the_option_that_allows_it(ask):
+    old = {**LLAMA_8B, "quantization_config": {"quant_method": "fbgemm_fp8"}}
+    code, goal = ask("context=8k", config=old, version="0.24.0")
+    assert code == Exit.OK
+    assert all("--allow-deprecated-quantization" in row["launch"] for row in goal["rows"])
+
+
 def test_the_rest_of_the_launch_stays(ask):
     launch = ("VLLM_USE_V2_MODEL_RUNNER=0", "vllm", "serve", "m", "--kv-cache-dtype", "fp8", "--max-num-seqs", "3")
     _, goal = ask("context=32k,concurrency=16", launch=launch)

@@ -32,7 +32,7 @@ def test_each_term_stands_with_both_releases_and_the_pool_comes_first(ask):
     code, told = ask("0.28.0:0.33.0")
     assert code == Exit.OK
     assert told.splitlines()[0] == (
-        "vLLM 0.28.0 → 0.33.0: the KV cache of each GPU goes from 56.23 to 54.54 GiB; with both it starts"
+        "vLLM 0.28.0 → 0.33.0: the KV cache goes from 56.23 to 54.54 GiB; with both it starts"
     )
     lines = {line[2:20].strip(): line[20:].split() for line in told.splitlines() if line.startswith("  ")}
     assert lines["graphs, charged"] == ["0.00", "0.85", "+0.85"]
@@ -116,7 +116,7 @@ def test_a_release_that_nobody_has_read_is_not_compared(ask):
 def test_a_pool_that_is_less_than_nothing_is_told_as_what_is_missing(ask):
     code, told = ask("0.28.0:0.33.0", gpu="RTX 5060 Ti 16GB")
     assert code == Exit.FINDINGS
-    assert "for its KV cache each GPU lacks" in told.splitlines()[0]
+    assert "for its KV cache the GPU lacks" in told.splitlines()[0]
     assert "-" not in told.splitlines()[0]
 
 

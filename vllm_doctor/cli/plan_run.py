@@ -102,6 +102,14 @@ def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:
     """A model alone, a name of the hub or a folder that is here, with flags or without, is `vllm serve` of it. Raises
     PlanProblem for one word that is neither."""
     first = words[0] if words else ""
+    if len(words) > 1 and is_name(first) and first not in _STARTERS and words[1] in _STARTERS:
+        # A model, and the line that starts it: one of the two is enough, and they may say the same.
+        if first in words[2:]:
+            return words[1:]
+        named = excerpt.value(first)
+        raise PlanProblem(
+            f"found {named} before a launch line of another model; needed: the launch line alone, behind --"
+        )
     folder = _folder(first) if first and first not in _STARTERS else None
     if folder is not None:
         return ("vllm", "serve", str(folder), *words[1:])

@@ -248,9 +248,18 @@ def _cache(p: Prediction) -> list[str]:
     needs = f"one request of {p.length} tokens needs {p.needed_kv_gib:.2f} GiB"
     if p.available_kv_gib < 0:
         span = "" if low == high else f"  (range {max(-high, 0.0):.2f} to {-low:.2f})"
-        return [f"  lacks    {-p.available_kv_gib:.2f} GiB before any KV cache{span}; {needs} of that cache"]
+        lacks = f"  lacks    {-p.available_kv_gib:.2f} GiB before any KV cache{span}; {needs} of that cache"
+        return [lacks, *_budget(p)]
     span = "" if low == high else f"  (range {low:.2f} to {high:.2f})"
     return [f"  KV cache {p.available_kv_gib:.2f} GiB{span}; {needs}", *_next_start(p)]
+
+
+def _budget(p: Prediction) -> list[str]:
+    """How much of the card the launch may take, where that is not all of it: what lacks is counted of that."""
+    if p.total_gib is None or p.budget_gib is None or p.budget_gib >= p.total_gib:
+        return []
+    part = f"{p.budget_gib:.2f} of the card's {p.total_gib:.2f} GiB"
+    return [f"           --gpu-memory-utilization {p.settings.utilization:g} lets it take {part}"]
 
 
 # From what part of the pool on a second start's gain is told.

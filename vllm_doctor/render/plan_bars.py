@@ -33,7 +33,7 @@ def _bar(p: Prediction, whose: str, *, whole: bool) -> list[str]:
         *([("KV cache", max(p.available_kv_gib, 0.0), "░")] if p.pool is not None else []),
     ]
     rest = p.total_gib - sum(size for _, size, _ in parts)
-    parts.append(("free" if rest >= 0 else "missing", abs(rest), "·" if rest >= 0 else "!"))
+    parts.append(("free" if rest >= 0 else "too much", abs(rest), "·" if rest >= 0 else "!"))
     scale = _BAR / max(p.total_gib, sum(size for _, size, _ in parts[:-1]))
     drawn = "".join(mark * round(size * scale) for _, size, mark in parts)
     out = [f"  {whose}, {p.total_gib:.2f} GiB", f"  {drawn}"]

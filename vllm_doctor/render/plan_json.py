@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from vllm_doctor.knowledge.gpus import template_for
-from vllm_doctor.plan.advice.recommendation import Reason
+from vllm_doctor.launch import quote
+from vllm_doctor.launch.write import serve_words
+from vllm_doctor.plan.advice.recommendation import Choice, Reason
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.render.plan_host import host_dict
+from vllm_doctor.render.plan_launch import advised_launch
 from vllm_doctor.render.plan_record import Plan
 from vllm_doctor.render.speed import speed_dict
 
@@ -68,6 +71,12 @@ def _card(planner: Planner) -> dict[str, object]:
     }
 
 
+def _command(planner: Planner, choice: Choice) -> tuple[str, ...]:
+    """The launch to paste, with what was asked and stays; `launch` has the options that are recommended alone."""
+    line = advised_launch(planner, choice)
+    return (*(f"{k}={v}" for k, v in line.env.items()), *serve_words(line, planner.version))
+
+
 def _sums(reason: Reason) -> list[dict[str, object]]:
     return [
         {"name": s.name, "value": _round(s.value, 3), "unit": s.unit, "formula": s.formula, "source": s.source}
@@ -106,6 +115,7 @@ def as_dict(plan: Plan) -> dict[str, object]:
         if c is None
         else {
             "launch": c.launch,
+            "command": quote.words(_command(plan.planner, c)),
             "env": {},
             "predicted": predicted_figures(c.predicted),
             "margin": {

@@ -100,9 +100,10 @@ def _first(u: Upgrade) -> str:
     was, now = p.available_kv_gib, q.available_kv_gib
     if was is None or now is None:
         return "the token arithmetic alone"
-    moved = f"the KV cache of each GPU goes from {was:.2f} to {now:.2f} GiB"
+    several = q.settings.parallel.cards > 1
+    moved = f"the KV cache{' of each GPU' if several else ''} goes from {was:.2f} to {now:.2f} GiB"
     if min(was, now) < 0:
-        moved = f"for its KV cache each GPU {_has(was)}, then {_has(now)}"
+        moved = f"for its KV cache {'each GPU' if several else 'the GPU'} {_has(was)}, then {_has(now)}"
     ends = {
         "starts": "it starts",
         "fails-under-load": "it starts, and its first full step runs out of memory",

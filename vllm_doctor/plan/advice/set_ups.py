@@ -63,6 +63,7 @@ def set_ups(planner: Planner, goal: Goal, cards: tuple[Card, ...], prices: Mappi
     """The answer for these cards, with at most `planner.gpus` of each. Raises PlanProblem for a request that the model
     does not take."""
     _refuse_longer(planner, goal)
+    planner = _allowed(planner)
     found: list[SetUp] = []
     needs: dict[tuple[object, ...], float] = {}  # most cards are ruled out by what others of their kind needed
     ways = tuple(formats(planner))
@@ -102,6 +103,12 @@ def _cost(row: SetUp) -> tuple[float, float, int, int, str]:
 def _nearness(row: SetUp) -> tuple[int, float]:
     """What vLLM would run comes before what it refuses; of those, what lacks least in all."""
     return {"rejected": 0, "unknown": 1}.get(row.predicted.outcome, 2), -row.missing_gib * row.count
+
+
+def _allowed(planner: Planner) -> Planner:
+    """The launch with the options beside which alone the release takes what is asked."""
+    needed: dict[str, str | bool] = {one.beside: True for one in planner.settings().refusals if one.beside}
+    return replace(planner, line=replace(planner.line, flags={**planner.line.flags, **needed}))
 
 
 def _refuse_longer(planner: Planner, goal: Goal) -> None:
