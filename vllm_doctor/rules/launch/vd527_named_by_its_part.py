@@ -26,7 +26,14 @@ from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
 _LINES = frozenset(
-    {"cuda-check-ended", "engine-iteration-timeout", "engine-loop-died", "neuron-compile-failed", "ucx-broken"}
+    {
+        "cuda-check-ended",
+        "engine-iteration-timeout",
+        "engine-loop-died",
+        "habana-fatal",
+        "neuron-compile-failed",
+        "ucx-broken",
+    }
 )
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
