@@ -64,7 +64,7 @@ OTHERS = {
     "plan": {
         "--gpu", "--gpu-memory-gib", "--host-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib",
         "--profile", "--sweep",
-        "--unit", "--upgrade", "--goal",
+        "--unit", "--upgrade", "--goal", "--speed",
     },
     "bundle": {"--output", "--unit"},
     "tune": {"--unit"},
