@@ -37,6 +37,8 @@ from vllm_doctor.render import prometheus as prometheus_text
 
 SCRAPE_S = 0.5
 SLACK_S = 4.0  # a busy machine: two processors for everything else that is tested
+# On one, a scrape may miss its 0.4 s, and the `for` of a rule that needs it begins again.
+AGAIN_S = 30.0
 HOSTILE = 'a"} or vector(1) {{ 7*7 }}\nvllm:num_requests_waiting 99'
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -174,6 +176,13 @@ class Prometheus:
             began[who] = min(float(one["value"][1]), began.get(who, float("inf")))
         return began
 
+    def held_since(self, alert: str, host: str, fault: float) -> float:
+        """When the rule's condition first held after a fault; infinity where it never did."""
+        window = max(1, round(time.time() - fault))
+        series_ = f'timestamp(ALERTS{{alertname="{alert}",host="{host}"}})'
+        told = self.ask("/api/v1/query", query=f"min_over_time(({series_})[{window}s:500ms])")
+        return min((float(one["value"][1]) for one in told["result"]), default=float("inf"))
+
     def stop(self) -> None:
         self.process.terminate()
         self.process.wait(timeout=30)
@@ -237,9 +246,9 @@ def fired(folder: Path) -> Iterator[Seen]:
         servers[KILLED].kill()
         servers[HUNG].hangs = True
         began[KILLED] = began[HUNG] = time.time()
-        end = time.monotonic() + 34 + SLACK_S
+        least, end = time.monotonic() + 34, time.monotonic() + 34 + AGAIN_S
         wanted = {(alert, alert) for alert in FAULTS} | {("VllmDown", KILLED), ("VllmDown", HUNG)}
-        while time.monotonic() < end and (time.monotonic() < end - SLACK_S or not wanted <= set(prometheus.firing())):
+        while time.monotonic() < end and (time.monotonic() < least or not wanted <= set(prometheus.firing())):
             time.sleep(1)
         yield Seen(prometheus.firing(), began, prometheus)
     finally:
@@ -259,14 +268,12 @@ def test_from_fault_to_alert(tmp_path: Path) -> None:
 
 
 def every_fault_is_an_alert_in_time(seen: Seen) -> None:
-    """At most two scrapes after the fault the `for` begins: no rule waits for a window to empty."""
-    held = {rule["alert"]: rule["for"] for rule in reversed(yaml.safe_load(fast_rules())["groups"][1]["rules"])}
+    """At most two scrapes after the fault the `for` begins, so no rule waits for a window to empty; and it fires."""
     late = {}
     for alert, host in [*((alert, alert) for alert in FAULTS), ("VllmDown", KILLED), ("VllmDown", HUNG)]:
-        bound = int(held[alert].removesuffix("ms")) / 1000
-        took = seen.at.get((alert, host), float("inf")) - seen.began[host]
-        print(f"{alert} on {host}: {took:.1f} s here, of {bound:.1f} s of `for` and two scrapes")
-        if took > bound + 2 * SCRAPE_S + SLACK_S:
+        took = seen.prometheus.held_since(alert, host, seen.began[host]) - seen.began[host]
+        print(f"{alert} on {host}: `for` began after {took:.1f} s")
+        if took > 2 * SCRAPE_S + SLACK_S or (alert, host) not in seen.at:
             late[alert, host] = took
     assert not late
 
