@@ -35,6 +35,17 @@ def test_a_start_that_ends_before_it_serves_is_unknown(last: str) -> None:
     assert "the log ends during the start (last step seen: ready)" in told.path[-1].because
 
 
+def test_an_error_of_the_start_that_no_rule_knows_is_told() -> None:
+    error = "ERROR 11-20 10:00:40 [loader.py:248] Failed to create the thing: TypeError: make() got no 'x'\n"
+    told = judged_text(BEGUN + error + BOUND)
+    assert told.verdict is Verdict.UNKNOWN
+    assert told.path[-1].because.endswith(
+        "and line 4 is an error that no rule knows: Failed to create the thing: TypeError: make() got no 'x'"
+    )
+    assert "without an error" not in told.path[-1].because
+    assert "without an error" in judged_text(BEGUN + error.replace("ERROR", "INFO") + BOUND).path[-1].because
+
+
 @pytest.mark.parametrize("last", [COMPLETE, STARTED + COMPLETE, COUNTS, ANSWERS], ids=lambda t: t[-40:])
 def test_one_that_serves_is_ok_also_where_uvicorn_tells_little(last: str) -> None:
     assert judged_text(BEGUN + MADE + BOUND + ROUTES + last).verdict is Verdict.OK

@@ -151,6 +151,19 @@ def _cut_error(run: AnalysedRun, known: AbstractSet[int]) -> LogLine | None:
     return None if says(line.text, *_HARMLESS) or says(whole, *_HARMLESS) else line
 
 
+def last_error(run: AnalysedRun) -> LogLine | None:
+    """The last line that vLLM's own logger wrote as an error and that no message here is; None where there is none."""
+    known = {hit.index for hit in run.hits}
+    for index in reversed(range(len(run.lines))):
+        line = run.lines[index]
+        told = index in known or any(crash.first <= index <= crash.last for crash in run.crashes)
+        if told or line.level not in _SERIOUS or line.module in {None, "uvicorn"} or not line.text.strip():
+            continue
+        if not says(line.text, *_HARMLESS) and not says(line.excerpt or line.text, *_HARMLESS):
+            return line
+    return None
+
+
 def _asked_for(run: AnalysedRun) -> tuple[str, ...]:
     """How a stop is carried out. Whoever told the server to stop kills what does not; one that has stopped is gone
     without it."""

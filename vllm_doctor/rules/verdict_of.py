@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
-from vllm_doctor.log.last_words import last_words, run_together, strange_end
+from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end
 from vllm_doctor.log.match import anchors
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -144,10 +144,13 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             f"the log ends during the start, and {late} ({where}): look at that rank's own lines and at its GPU; "
             f"{silence.usual(run).look}"
         )
+    ends = f"the log ends during the start (last step seen: {reached.value if reached else 'none'})"
+    if (told := last_error(run)) is not None:
+        said = excerpt.said(told.text.strip())
+        return Verdict.UNKNOWN, f"{ends}, and line {told.number} is an error that no rule knows: {said}"
     return Verdict.UNKNOWN, (
-        f"the log ends during the start (last step seen: {reached.value if reached else 'none'}) without an "
-        f"error: the server is still starting, was killed from outside, or the log is not complete; if the "
-        f"log stays silent for minutes: {silence.usual(run).look}"
+        f"{ends} without an error: the server is still starting, was killed from outside, or the log is not complete; "
+        f"if the log stays silent for minutes: {silence.usual(run).look}"
     )
 
 
