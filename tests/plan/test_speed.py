@@ -16,6 +16,7 @@ import pytest
 
 import vllm_doctor
 from tests.plan.models import LLAMA_8B
+from tests.plan.test_experts import MOE
 from tests.plan.test_plan import model, run
 from vllm_doctor.cli.exit_codes import Exit
 
@@ -134,16 +135,6 @@ def test_requests_at_once_are_what_the_planned_cache_holds(ask):
     assert given["asked"]["ctx_tokens"] == 16384, "a step takes no more of a prompt"
 
 
-EXPERTS = {
-    **LLAMA_8B,
-    "architectures": ["Qwen3MoeForCausalLM"],
-    "model_type": "qwen3_moe",
-    "num_experts": 64,
-    "num_experts_per_tok": 8,
-    "moe_intermediate_size": 1024,
-}
-
-
 @pytest.mark.parametrize(
     ("launch", "given"),
     [
@@ -155,9 +146,7 @@ EXPERTS = {
     ],
 )
 def test_the_launch_is_told_in_the_tools_words(ask, launch, given):
-    _, _, found = ask(
-        "--speed", "1000:100", "--gpus", "2", launch=("vllm", "serve", "m", *launch.split()), config=EXPERTS
-    )
+    _, _, found = ask("--speed", "1000:100", "--gpus", "2", launch=("vllm", "serve", "m", *launch.split()), config=MOE)
     assert {key: found["asked"].get(key) for key in given} == given
 
 

@@ -142,26 +142,26 @@ def _cut_error(run: AnalysedRun, known: AbstractSet[int]) -> LogLine | None:
     cut it, and what it would have said. Above others, it is a request's, and the server went on."""
     index = next((i for i in reversed(range(len(run.lines))) if run.lines[i].text.strip()), -1)
     line = run.lines[index] if index >= 0 else None
-    told = index in known or any(crash.first <= index <= crash.last for crash in run.crashes)
-    if line is None or told or line.level not in _SERIOUS or line.module in {None, "uvicorn"}:
+    if line is None or (run.stopped is not None and index > run.stopped):
         return None
-    whole = line.excerpt or line.text
-    if run.stopped is not None and index > run.stopped:
-        return None
-    return None if says(line.text, *_HARMLESS) or says(whole, *_HARMLESS) else line
+    return line if _unknown_error(run, known, index) else None
 
 
 def last_error(run: AnalysedRun) -> LogLine | None:
     """The last line that vLLM's own logger wrote as an error and that no message here is; None where there is none."""
     known = {hit.index for hit in run.hits}
-    for index in reversed(range(len(run.lines))):
-        line = run.lines[index]
-        told = index in known or any(crash.first <= index <= crash.last for crash in run.crashes)
-        if told or line.level not in _SERIOUS or line.module in {None, "uvicorn"} or not line.text.strip():
-            continue
-        if not says(line.text, *_HARMLESS) and not says(line.excerpt or line.text, *_HARMLESS):
-            return line
-    return None
+    found = (i for i in reversed(range(len(run.lines))) if _unknown_error(run, known, i))
+    return next((run.lines[index] for index in found), None)
+
+
+def _unknown_error(run: AnalysedRun, known: AbstractSet[int], index: int) -> bool:
+    """Did vLLM's own logger write the line as an error, and is it no message here, of no traceback and not harmless?"""
+    line = run.lines[index]
+    if index in known or any(crash.first <= index <= crash.last for crash in run.crashes):
+        return False
+    if line.level not in _SERIOUS or line.module in {None, "uvicorn"} or not line.text.strip():
+        return False
+    return not says(line.text, *_HARMLESS) and not says(line.excerpt or line.text, *_HARMLESS)
 
 
 def _asked_for(run: AnalysedRun) -> tuple[str, ...]:

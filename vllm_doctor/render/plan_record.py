@@ -8,7 +8,7 @@ import msgspec
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.operate.speed.estimated import NoSpeed, Speed
-from vllm_doctor.plan.advice.recommendation import Choice, Reason, Workload
+from vllm_doctor.plan.advice.recommendation import Choice, Reason, Workload, requests_held
 from vllm_doctor.plan.advice.remedies import Remedy
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
@@ -38,7 +38,5 @@ class Plan(msgspec.Struct, frozen=True):
         """How many requests of the workload the KV cache of all data-parallel ranks holds at once; None where the
         workload does not say both how long they are and how many, or there is no such cache."""
         p, length = self.told, self.work.mean_tokens or self.work.context
-        if length is None or self.work.concurrency is None or p.concurrency is None or p.kv_tokens is None:
-            return None
-        each = p.concurrency if length == p.length else p.kv_tokens / length
-        return each * p.settings.parallel.dp
+        held = requests_held(p, length) if length is not None and self.work.concurrency is not None else None
+        return None if held is None else held[1]

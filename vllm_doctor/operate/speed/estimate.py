@@ -16,6 +16,7 @@ import msgspec
 from vllm_doctor.gather.processes import NotRun, python
 from vllm_doctor.operate.speed.asked import Lengths
 from vllm_doctor.operate.speed.estimated import NoSpeed, Speed
+from vllm_doctor.plan.advice.recommendation import requests_held
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.prediction.record import Prediction
@@ -93,11 +94,11 @@ def speed(
 
 def at_once(p: Prediction, asked: Lengths, most: int | None) -> int:
     """How many such requests one data-parallel rank runs at once: what its cache holds, its slots, the workload."""
-    held = p.settings.seqs
-    if p.checked is not None and p.gpu_blocks is not None:
-        held = min(held, p.gpu_blocks // max(1, p.checked.request_blocks(asked.tokens)))
+    held, ranks = p.settings.seqs, p.settings.parallel.dp
+    if (fits := requests_held(p, asked.tokens)) is not None:
+        held = min(held, int(fits[1] / ranks))
     if most is not None:
-        held = min(held, -(-most // p.settings.parallel.dp))
+        held = min(held, -(-most // ranks))
     return held
 
 

@@ -57,7 +57,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str, *, more: flo
             formula = f"{fraction:g} − {_STEP}: the piece that was refused lacks {missing:.2f} GiB, more of them follow"
     else:
         to = round(fraction - _STEP, 2)
-        formula = f"{fraction:g} − 0.05, because the log does not print the missing amount"
+        formula = f"{fraction:g} − {_STEP}, because the log does not print the missing amount"
     if to >= fraction or to <= 0.05 or (total is not None and to * total <= (case.weights_gib or 0.0)):
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None

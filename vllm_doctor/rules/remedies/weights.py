@@ -96,14 +96,14 @@ def quantized(case: Case) -> bool:
 
 def _still_too_large(case: Case) -> bool:
     """Would one rank's part fill the card in 8 bits, too? Loading is not bound by the fraction."""
-    whole, total = _whole(case), case.total_gib
+    whole, total = whole_weights(case), case.total_gib
     return whole is not None and total is not None and whole * _FP8_LEAVES > total * _CARD
 
 
 def smaller_model(case: Case) -> Change:
     """Another checkpoint, with the size that would fit where the card's is known. Which one is the owner's choice."""
     room = weights_that_fit(case)
-    whole = _whole(case)
+    whole = whole_weights(case)
     if room is None:
         return _model("its files, split over the GPUs, must leave a fifth of each card free")
     fraction, total = _fraction(case), case.total_gib
@@ -131,18 +131,18 @@ def weights_that_fit(case: Case) -> float | None:
 def fill_the_card(case: Case) -> bool:
     """Do the weights of one rank take so much of the card that hardly anything is left beside them, whatever the
     fraction? As loaded, as its files say, or as the model's name counts them."""
-    whole, total = _whole(case), case.total_gib
+    whole, total = whole_weights(case), case.total_gib
     return whole is not None and total is not None and whole > _FILLED * total
 
 
 def _fraction(case: Case) -> float:
     """The fraction that the launch asks for; one in which this model could never be served is no measure for it."""
-    asked, whole, total = case.utilization[0], _whole(case), case.total_gib
+    asked, whole, total = case.utilization[0], whole_weights(case), case.total_gib
     tiny = whole is not None and total is not None and asked * total < _SMALL * whole
     return max(asked, _USUAL) if tiny else asked
 
 
-def _whole(case: Case) -> float | None:
+def whole_weights(case: Case) -> float | None:
     """Weights of one rank, GiB: as loaded, else its part of the checkpoint's files, else of two bytes for each of the
     parameters that the model's name counts."""
     run = case.run
@@ -154,18 +154,13 @@ def _whole(case: Case) -> float | None:
     return named * 2e9 / GIB / ranks if named is not None and not quantized(case) else None
 
 
-def whole_weights(case: Case) -> float | None:
-    """GiB of the weights of one rank, as anything tells them."""
-    return _whole(case)
-
-
 def more_gpus(case: Case) -> Change | None:
     """The number of GPUs to split over: the next that the model's heads allow and that leaves room, where those are
     known; None where so many are known not to be here, or too few for the weights."""
     now = _split(case)
     here = case.gpus
     most = len(here) // int(case.count("pipeline-parallel-size") or 1) if here is not None else 64
-    heads, whole, room = _heads(case), _whole(case), weights_that_fit(case)
+    heads, whole, room = _heads(case), whole_weights(case), weights_that_fit(case)
     steps = [now * 2**n for n in range(1, 6) if now * 2**n <= most]
     steps = [n for n in steps if heads is None or heads % n == 0]
     fit = [n for n in steps if whole is None or room is None or whole * now / n <= room]
