@@ -197,3 +197,11 @@ def test_an_entry_of_a_cloud_holds_a_whole_traceback(row: dict[str, object]) -> 
     entry = json.dumps(row).replace('"{}"', json.dumps(text))
     lines = Stripper().lines(entry, 1)
     assert [line.text for line in lines] == ["EngineCore failed", '  File "/x.py", line 3, in f']
+
+
+@pytest.mark.parametrize("level", ["I", "W", "E", "F"])
+def test_the_head_of_glog_is_taken_off_and_what_klog_quotes_is_parted(level: str) -> None:
+    head = f"{level}0314 09:26:53.120034 179 model_lifecycle.cc:654] "
+    assert one(f"{head}{WORDS}").text == WORDS
+    assert [line.text for line in Stripper().lines(f'{head}"first\\nsecond\\n"', 7)] == ["first", "second"]
+    assert one(f'{head}"Error syncing pod" err="x"').text == '"Error syncing pod" err="x"'

@@ -219,8 +219,8 @@ def _complains(run: AnalysedRun, index: int) -> bool:
         return False
     if says(text, *_ENDS):
         return True
-    if says(text, "warning-line", "ended-in-order"):
-        return False
+    if says(text, "warning-line", "ended-in-order") or says(line.excerpt, "warning-line"):
+        return False  # the head of a line of glog's, which tells its level, stands in the line alone
     return says(text, "end-in-any-words") or (
         says(text, "something-failed", "resource-gone") and not says(line.excerpt or text, "calls-itself-harmless")
     )

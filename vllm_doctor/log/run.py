@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, read, says, scan, stops
+from vllm_doctor.log.pybind_calls import with_calls_of_pybind
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash, tracebacks
 from vllm_doctor.records.host import Launch
@@ -47,7 +48,7 @@ class Run:
     @cached_property
     def crashes(self) -> tuple[Crash, ...]:
         """Every traceback of this run."""
-        return tracebacks(self.lines)
+        return with_calls_of_pybind(self.lines, tracebacks(self.lines))
 
     def all(self, message: str) -> tuple[Hit, ...]:
         """The hits of one message, in order; of one that is not looked for in every run, when first asked."""

@@ -35,6 +35,8 @@ _OUTER = re.compile(
     r"(?: [|-] (?P<before>[\w.]{1,60}))?"
     r" ?[|\[ -] ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) {0,5}[|\]:-]"
     r"(?: (?!\w{0,60}(?:Error|Exception|Timeout|Exit): )(?P<after>[\w.:]{1,80})(?: [|-]|:)(?= |$))?(?: |$)"
+    # glog and klog, of Triton Server, Kubernetes and XLA: level and day, time, thread, file and line
+    r"|(?P<glog>[IWEF]\d{4} \d\d:\d\d:\d\d\.\d{6}) {1,7}\d{1,10} [\w./-]{1,120}:\d{1,6}\] "
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
@@ -126,6 +128,7 @@ class Stripper:
         unit: str | None = None
         stream: str | None = None
         named: str | None = None
+        quoted = False
         if text[:1] == "{":
             text, at, pid = _json_line(text)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
@@ -152,10 +155,13 @@ class Stripper:
             if (outer["before"] or outer["after"] or "").startswith("vllm"):
                 named = outer["level"]  # vLLM's own logger; the level of a program that passes lines on says nothing
             unit = unit or outer["unit"] or outer["iunit"]
+            quoted = quoted or outer["glog"] is not None
             stream = stream or outer["pod"] or outer["service"]
             mine = outer["jpid"] or outer["ipid"]
             pid = int(mine) if mine else pid
             text = text[outer.end() :]
+        if quoted and text[:1] == '"':
+            text = _unquoted(text)
         process = unit if unit in {"systemd", "kernel"} else None
         begun = len(found)
         for part in text.split("\n")[:_ENTRY_LINES] if "\n" in text else (text,):
@@ -232,6 +238,15 @@ def _answer(row: dict[str, object]) -> str | None:
     if re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
         return None
     return f"openai.{kind}: Error code: {code} - {printable_text(shorten(message))}"
+
+
+def _unquoted(text: str) -> str:
+    """A message that was written as one JSON string, its lines apart; the same text where it is none."""
+    try:
+        told = json.loads(text)
+    except ValueError:
+        return text
+    return told.rstrip() if isinstance(told, str) else text
 
 
 def _json_line(text: str) -> tuple[str, str | None, int | None]:
