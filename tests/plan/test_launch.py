@@ -141,9 +141,12 @@ def test_each_release_has_its_own_list_for_the_second_runner(version, name, v2):
     assert resolved("", version, config={**LLAMA_8B, "architectures": [name]}).v2_runner is v2
 
 
-def test_recurrent_layers_cache_prefixes_on_their_own_from_026():
+def test_recurrent_layers_cache_prefixes_on_their_own_from_028():
+    """0.26.0 and 0.27.1 can, and leave it out unasked (engine/arg_utils.py default_prefix_caching, not is_hybrid)."""
     assert not resolved("", "0.25.1", config=HYBRID_LIKE).prefix_caching
-    assert resolved("", "0.26.0", config=HYBRID_LIKE).prefix_caching
+    assert not resolved("", "0.27.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("--enable-prefix-caching", "0.27.1", config=HYBRID_LIKE).prefix_caching
+    assert resolved("", "0.28.0", config=HYBRID_LIKE).prefix_caching
     assert resolved("--enable-prefix-caching", "0.25.1", config=HYBRID_LIKE).prefix_caching
     assert resolved("", "0.25.1").prefix_caching
 

@@ -43,6 +43,6 @@ def answers_pooled(flags: Flags, arch: Architecture) -> bool:
 
 
 def caches_prefixes(version: Version, arch: Architecture) -> bool:
-    """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.26 (config/model.py
-    is_prefix_caching_supported: off in 0.25.1, on in 0.26.0)."""
+    """Prefix caching where nothing is asked: on with V1, for recurrent layers only since 0.28 (engine/arg_utils.py: to
+    0.25.1 the model does not support it, in 0.26.0 to 0.27.1 it does and is left out unasked, in 0.28.0 no more)."""
     return not arch.encoder_decoder and (not arch.hybrid or behaviour(version).caches_recurrent_prefixes)
