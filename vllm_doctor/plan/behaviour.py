@@ -67,6 +67,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     checks_all_stages: bool
     refuses_deprecated_methods: bool
     connector_ends_groups: bool
+    events_end_groups: bool
+    groups_may_be_asked: bool
+    checks_connector_groups: bool
     triton_sampler: bool
     keeps_both_while_quantizing: bool
     packs_sparse_latents: bool
@@ -81,6 +84,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     direct_integer_experts: bool
     refuses_experts_of_dense: bool
     checks_stored_method: bool
+    checks_prefill_threshold: bool
     benchmarks_kernels: bool
     makes_no_stages: bool
     refuses_items_of_text: bool
@@ -210,6 +214,16 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_profiles_encoders: bool
     keeps_moonvit_whole: bool
     prefill_ranks_share_cache: bool
+    loads_bits: bool
+    splits_no_stored_bits: bool
+    bits_by_two_options: bool
+    packs_experts_in_bits: bool
+    loads_no_stored_experts: bool
+    aligns_states: bool
+    keeps_states_of_all_blocks: bool
+    aligns_chunked_alone: bool
+    fills_step_with_blocks: bool
+    adapts_experts_at_once: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

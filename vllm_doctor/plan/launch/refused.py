@@ -25,6 +25,7 @@ _KINDS = (
     frozenset({"compressed-tensors"}),
     frozenset({"bitsandbytes"}),
     frozenset({"mxfp4", "gpt_oss_mxfp4"}),
+    frozenset({"gguf"}),
 )
 
 # Methods on their way out, of which some releases have none left (quantization/__init__.py
@@ -129,6 +130,10 @@ def _deprecated(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refu
 
 def _quantized(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
     yield from _deprecated(flags, a, does)
+    asked_bits, loaded = flags.text("quantization") == "bitsandbytes", flags.text("load-format") == "bitsandbytes"
+    if does.bits_by_two_options and asked_bits != loaded:
+        given, missing = ("quantization", "load-format") if asked_bits else ("load-format", "quantization")
+        yield Refusal(f"--{given}", "bitsandbytes", f"--{missing} bitsandbytes beside it")
     config = a.quantization
     if config is None:
         return
@@ -190,7 +195,7 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
     if does.checks_state_block and block and block != length and not caches:
         yield Refusal("--mamba-block-size", str(block), "--enable-prefix-caching beside it")
     threshold = flags.int("long-prefill-token-threshold", 0)
-    if does.checks_stored_method and threshold > length:
+    if does.checks_prefill_threshold and threshold > length:
         yield Refusal("--long-prefill-token-threshold", str(threshold), f"at most --max-model-len, {length}")
     layout = flags.text("kv-cache-dtype") or "auto"
     if a.mla is None and layout.endswith("_ds_mla"):

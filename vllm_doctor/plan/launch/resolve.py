@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import drafting, encoder_decoder, exclusive, joint, keyed, traits
+from vllm_doctor.plan.launch import cache_groups, drafting, encoder_decoder, exclusive, joint, keyed, traits
 from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
@@ -225,6 +225,8 @@ def resolve(  # noqa: PLR0917
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
     host, kept = weights_kept(host, version, v1=v1, v2=v2)
     notes += kept
+    unlike = cache_groups.refusals(flags, arch, host.connectors, version, does) if v1 else ()
+    refusals += [one for one in unlike if one.flag not in {r.flag for r in refusals}]
     return Settings(
         version=version,
         engine=which,
@@ -254,10 +256,7 @@ def resolve(  # noqa: PLR0917
         context_parallel=flags.int("decode-context-parallel-size", 1, 1, 4096)
         * flags.int("prefill-context-parallel-size", 1, 1, 4096),
         prefill_parallel=flags.int("prefill-context-parallel-size", 1, 1, 4096),
-        hybrid_manager=not flags.on(
-            "disable-hybrid-kv-cache-manager",
-            default=flags.text("kv-transfer-config") is not None and does.connector_ends_groups,
-        ),
+        hybrid_manager=cache_groups.keeps_groups(flags, host.connectors, version, does),
         capture_sizes=largest_capture(flags, seqs, batched, draft, version, arch),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
@@ -286,6 +285,8 @@ def resolve(  # noqa: PLR0917
         balances=balances(flags, arch, par, does),
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",
+        state_mode=flags.text("mamba-cache-mode"),
+        whole_items=flags.on("disable-chunked-mm-input", default=False),
         window_dtype=flags.text("mamba-cache-dtype") or "auto",
         notes=tuple(notes),
         refusals=tuple(refusals),

@@ -33,7 +33,12 @@ def whole_tower(flags: Flags, a: Architecture, version: Version) -> bool:
         return False
     if a.vision.kind == "moonvit" and behaviour(version).keeps_moonvit_whole:
         return True
-    since = _table().classes.get(a.name)
     before = flags.on("enable-multimodal-encoder-data-parallel", default=False)  # as 0.12 and earlier spell it
     asked = before or flags.text("mm-encoder-tp-mode") == "data"
-    return asked and since is not None and version >= as_version(since)
+    return asked and may_be_whole(a, version)
+
+
+def may_be_whole(a: Architecture, version: Version) -> bool:
+    """Does the class know towers that are whole on each rank?"""
+    since = _table().classes.get(a.name)
+    return since is not None and version >= as_version(since)

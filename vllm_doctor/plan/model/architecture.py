@@ -75,6 +75,7 @@ class Vision(msgspec.Struct, frozen=True):
     image_size: int
     kind: str
     deepstack: int = 0
+    heads_told: bool = False  # does the checkpoint say how many it has? The classes have numbers of their own
     pixels: int | None = None  # of the largest image, where the checkpoint's preprocessor is known
 
 

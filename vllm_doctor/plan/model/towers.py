@@ -6,6 +6,9 @@ from vllm_doctor.plan.model.config_json import Section
 # Phi-3-vision's tower stands in the code alone (phi3v.py CLIP_VIT_LARGE_PATCH14_336_CONFIG); four patches make a token.
 PHI3_TOWER = Vision(24, 1024, 4096, 16, 14, False, 0, 2, 0, 336, "clip_vision_model")
 
+# The names of the number of heads, as families have them.
+_HEADS = ("num_heads", "num_attention_heads", "heads", "vt_num_attention_heads")
+
 
 def vision_tower(top: Section) -> Vision | None:
     """The vision tower; None for a model without."""
@@ -26,7 +29,7 @@ def vision_tower(top: Section) -> Vision | None:
         layers=layers,
         hidden=hidden,
         width=seen.whole("intermediate_size", "mlp_hidden_dim", high=1_000_000, default=4 * hidden),
-        heads=seen.whole("num_heads", "num_attention_heads", "heads", high=4096, default=16),
+        heads=seen.whole(*_HEADS, high=4096, default=16),
         patch=seen.whole("patch_size", "spatial_patch_size", high=1024, default=14)
         if not isinstance(seen.values.get("patch_size"), list)
         else 14,
@@ -39,6 +42,7 @@ def vision_tower(top: Section) -> Vision | None:
         image_size=image,
         kind=kind,
         deepstack=len(seen.items("deepstack_visual_indexes") or []),
+        heads_told=any(seen.has(name) for name in _HEADS),
     )
 
 

@@ -18,6 +18,7 @@ from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.support import (
     adapters,
+    bits,
     card,
     experts,
     items,
@@ -27,7 +28,9 @@ from vllm_doctor.plan.support import (
     schemes,
     shapes,
     shared_memory,
+    states,
     torch_build,
+    tower_heads,
 )
 
 
@@ -52,6 +55,9 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *model.refusals(a, s),
         *card.floats(a, s, gpu),
         *items.refusals(a, s),
+        *bits.refusals(a, s),
+        *states.refusals(a, s, gpu),
+        *tower_heads.refusals(a, s),
         *(list(quantized.refusals(a, s)) or schemes.refusals(a, s, gpu)),
         *shapes.refusals(a, s),
         *marlin.refusals(a, s, gpu),

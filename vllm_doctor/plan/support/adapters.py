@@ -65,11 +65,24 @@ def _vocabulary(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--enable-lora", "set", instead)
 
 
+# The largest rank that the kernel of all steps at once takes (lora/ops/triton_ops/fused_moe_lora_op.py).
+_EXPERTS_RANK = 128
+
+
+def _rank(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, where adapters of experts have more rows than the release's kernel takes."""
+    experts = a.moe is not None and s.lora_targets is None
+    if experts and s.does.adapts_experts_at_once and s.lora_rank > _EXPERTS_RANK and not s.lora_shared:
+        needed = f"at most {_EXPERTS_RANK}, which its kernel of experts takes; or vLLM 0.32"
+        yield Refusal("--max-lora-rank", str(s.lora_rank), needed)
+
+
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, where adapters are asked for that end the start."""
     if not s.loras:
         return
     yield from _vocabulary(a, s)
+    yield from _rank(a, s)
     for row in rows():
         if row.architecture != a.name or not row.at(s.version):
             continue

@@ -1,0 +1,44 @@
+"""Bitsandbytes: ranks, experts and the pair of options, each beside what is taken."""
+
+import pytest
+
+from tests.plan.models import LLAMA_8B
+from tests.plan.test_refused import EXPERTS, refused
+
+STORED = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}
+DENSE = {**LLAMA_8B, "quantization_config": STORED}
+MOE = {**EXPERTS, "quantization_config": STORED}
+EIGHT = {**EXPERTS, "quantization_config": {**STORED, "load_in_4bit": False, "load_in_8bit": True}}
+BOTH = "--quantization bitsandbytes --load-format bitsandbytes"
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "flag"),
+    [
+        (DENSE, "-tp 2", "0.27.1", "--tensor-parallel-size"),
+        (DENSE, f"-tp 8 {BOTH}", "0.7.3", "--tensor-parallel-size"),
+        (LLAMA_8B, f"-tp 2 {BOTH}", "0.6.1", "--tensor-parallel-size"),
+        (LLAMA_8B, f"-pp 2 {BOTH}", "0.6.1", "--pipeline-parallel-size"),
+        (LLAMA_8B, "--quantization bitsandbytes", "0.7.3", "--quantization"),
+        (LLAMA_8B, "--load-format bitsandbytes", "0.7.3", "--load-format"),
+        (EIGHT, "", "0.27.1", "quantization_config"),
+        (MOE, "", "0.10.0", "quantization_config"),
+    ],
+)
+def test_this_is_refused(config, flags, version, flag):
+    assert refused(config, flags, version) == [flag]
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version"),
+    [
+        (DENSE, "", "0.27.1"),
+        (DENSE, "-pp 2", "0.27.1"),
+        (LLAMA_8B, f"-tp 2 {BOTH}", "0.6.2"),  # quantized while it loads, a rank has its own
+        (LLAMA_8B, f"-tp 2 {BOTH}", "0.27.1"),
+        (LLAMA_8B, "--quantization bitsandbytes", "0.8.2"),
+        (MOE, "", "0.10.1"),
+    ],
+)
+def test_this_is_taken(config, flags, version):
+    assert refused(config, flags, version) == []

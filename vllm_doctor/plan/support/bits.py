@@ -1,0 +1,34 @@
+"""What the loader of bitsandbytes does not take: ranks that would share a stored matrix, experts, the options of old
+releases that must stand together (model_loader/bitsandbytes_loader.py, before 0.9 loader.py; engine/arg_utils.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+
+METHOD = "bitsandbytes"
+
+
+def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, where the start ends while weights are loaded, or before. A release without the method says so of
+    the method alone."""
+    stored = a.quantization is not None and a.quantization.text("quant_method").lower() == METHOD
+    if s.gguf is not None or not (stored or s.quantization == METHOD) or not s.does.loads_bits:
+        return
+    ranks = s.parallel.tp
+    if stored and ranks > 1 and s.does.splits_no_stored_bits:
+        yield Refusal(
+            "--tensor-parallel-size",
+            str(ranks),
+            f"1: a checkpoint stored in {METHOD} is not split among ranks, only into stages",
+        )
+    elif stored and a.moe is not None and a.quantization is not None:
+        eight = a.quantization.values.get("load_in_8bit") is True
+        if eight and s.does.packs_experts_in_bits:
+            yield Refusal("quantization_config", "experts stored in 8 bits", f"4 bits: {METHOD} loads no others")
+        elif s.does.loads_no_stored_experts:
+            found = f"experts stored in {METHOD}"
+            yield Refusal("quantization_config", found, f"experts in 16 bits with --quantization {METHOD}, or 0.10.1")
