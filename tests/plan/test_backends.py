@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.plan.models import GPT_OSS_20B, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.plan.question.planner import Question, planner
 
 GEMMA_3 = {
@@ -30,7 +30,9 @@ def refused(tmp_path, monkeypatch):
     def asked(flags, *, config=LLAMA_8B, gpu="A100", version="0.33.0"):
         file = tmp_path / "config.json"
         file.write_text(json.dumps(config))
-        words = ("vllm", "serve", "m", "--max-model-len", "4096", *flags.split())
+        said = flags.split()
+        first = [word for word in said if word.startswith("VLLM_")]
+        words = (*first, "vllm", "serve", "m", "--max-model-len", "4096", *said[len(first) :])
         planned = planner(Question(words, gpu, 16, None, version, str(file)))
         return [f"{r.flag}: {r.needed}" for r in planned.predict().settings.refusals]
 
@@ -141,3 +143,18 @@ def test_kernels_of_experts_are_asked_of_the_experts_format(refused, quantized, 
 
 def test_a_model_without_experts_is_not_asked_for_theirs(refused):
     assert refused("--moe-backend cutlass") == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "version", "env", "told"),
+    [
+        ("T4", "0.7.3", (), True),
+        ("T4", "0.7.3", ("VLLM_MLA_DISABLE=1",), False),
+        ("T4", "0.7.0", (), False),  # caches each head's keys and values
+        ("A100", "0.7.3", (), False),
+    ],
+)
+def test_the_first_engine_fills_latents_by_flash_attention(refused, gpu, version, env, told):
+    words = " ".join((*env, "--dtype half"))
+    found = refused(words, config=DEEPSEEK_LIKE, gpu=gpu, version=version)
+    assert any(one.startswith("--gpu") for one in found) is told

@@ -60,6 +60,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     yield from told or backends.refusals(a, s, gpu)
     yield from _capped(a, s, gpu, gpu.capability)
     yield from _first_v1(s, gpu, gpu.capability)
+    yield from _latents(a, s, gpu, gpu.capability)
 
 
 def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
@@ -222,6 +223,17 @@ def _met(asks: str, capability: float) -> bool:
     """Is a backend's `>=8.0`, or `9,10` of whole generations, met?"""
     least = asks.removeprefix(">=")
     return capability >= float(least) if least != asks else str(int(capability)) in asks.split(",")
+
+
+def _latents(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    """The prompt of the V0 engine's profile runs through FlashAttention where latents are cached, on any card
+    (attention/backends/mla, read in 0.7.2 to 0.9.2)."""
+    if s.engine == "V0" and a.mla is not None and s.latents and capability < AMPERE:
+        yield Refusal(
+            "--gpu",
+            f"{gpu.name}, compute capability {capability}",
+            f"compute capability {AMPERE}, which FlashAttention asks for; or VLLM_MLA_DISABLE=1",
+        )
 
 
 def _sparse(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
