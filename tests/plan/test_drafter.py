@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.plan.models import LLAMA_8B
+from tests.plan.models import HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.question.planner import Question, planner
@@ -162,3 +162,64 @@ def test_a_drafter_needs_a_class_that_is_named_after_it(with_drafter, method, ar
     drafts = {"model": "d", "method": method, "num_speculative_tokens": 3}
     p = with_drafter(drafts, version, draft=draft)
     assert [r.found for r in p.settings.refusals] == ([told] if told else [])
+
+
+HYBRID = {**HYBRID_LIKE, "architectures": ["Qwen3_5ForCausalLM"]}
+DFLASH = {
+    "architectures": ["DFlashDraftModel"], "model_type": "qwen3", "torch_dtype": "bfloat16", "hidden_size": 5120,
+    "intermediate_size": 17408, "num_hidden_layers": 5, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "head_dim": 128, "vocab_size": 248320, "max_position_embeddings": 262144, "tie_word_embeddings": False,
+    "dflash_config": {"target_layer_ids": [1, 16, 31, 46, 61]},
+}  # fmt: skip
+BLOCKS = {"method": "dflash", "model": "d", "num_speculative_tokens": 5}
+
+
+@pytest.fixture
+def with_dflash(tmp_path):
+    """A plan of a hybrid of 64 layers on two cards with a drafter of DFlash, whose config.json is given."""
+
+    def asked(version="0.20.2", flags="", draft=DFLASH, drafts=BLOCKS, kv_gib=None) -> Prediction:
+        for name, config in (("m", HYBRID), ("d", draft)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(config))
+        words = ("--speculative-config", json.dumps(drafts), "--enable-prefix-caching", *flags.split())
+        q = Question(
+            ("vllm", "serve", "m", "-tp", "2", "--max-model-len", "180000", "--max-num-seqs", "1", *words), "H100", 2,
+            None, version, str(tmp_path / "m.json"), draft_config=str(tmp_path / "d.json"), available_kv_gib=kv_gib,
+        )  # fmt: skip
+        return planner(q).predict()
+
+    return asked
+
+
+def test_a_drafter_of_dflash_has_its_layers_and_what_joins_the_models_states(with_dflash):
+    """qwen3_dflash.py: fc whole on each rank, keys and values of all layers once more, no embedding and no head."""
+    layers = 5 * (3 * 5120 * 17408 + 5120 * 128 * (2 * 32 + 2 * 8)) / 2
+    joining = 5 * 5120 * 5120 + 5 * 2 * 4 * 128 * 5120 + 262144 * 128  # and its own table of positions
+    ngram = {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4}
+    p, without = with_dflash(), with_dflash(drafts=ngram)
+    assert p.weights_gib - without.weights_gib == pytest.approx(2 * (layers + joining) / (1 << 30), abs=0.01)
+    assert not any("draft" in doubt for doubt in p.settings.doubts)
+    eager, other = (with_dflash(flags="--enforce-eager", drafts=d).activation_gib for d in (BLOCKS, ngram))
+    assert eager - other == pytest.approx(8192 * 5 * 5120 * 2 / (1 << 30), abs=0.01)
+
+
+def test_its_layers_share_no_group_with_layers_of_another_shape(with_dflash):
+    """4 heads of 128 take as much as 2 of 256, and are another spec (kv_cache_interface.py merge): groups of five
+    layers, not of 21. A public log of two RTX 4090 has these 1251 blocks and 67,728 tokens."""
+    p = with_dflash("0.20.0", kv_gib="9.74")
+    assert p.pool is not None
+    assert [g.layers for g in p.pool.groups] == [5] * 15
+    assert (p.gpu_blocks, p.kv_tokens) == (1251, 67728)
+
+
+@pytest.mark.parametrize(("version", "bits"), [("0.21.0", 16), ("0.22.0", 8)])
+def test_to_0_21_its_cache_is_of_the_models_type(with_dflash, version, bits):
+    p = with_dflash(version, "--kv-cache-dtype fp8")
+    assert p.pool is not None
+    drafter = next(g.spec for g in p.pool.groups if g.spec.kind == "full" and g.spec.heads == 4)
+    assert drafter.token_bytes * 8 == 2 * 4 * 128 * bits
+
+
+def test_another_class_of_dflash_leaves_the_verdict_open(with_dflash):
+    p = with_dflash("0.33.0", draft={**DFLASH, "architectures": ["DFlash2DraftModel"]})
+    assert any("drafter of class DFlash2DraftModel" in doubt for doubt in p.settings.doubts)

@@ -249,7 +249,7 @@ def resolve(  # noqa: PLR0917
         quantization=quant,
         speculative=method,
         draft_tokens=draft,
-        draft=draft_model if method == "draft_model" else None,
+        draft=draft_model if method in {"draft_model", "dflash"} else None,
         host=host,
         kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,

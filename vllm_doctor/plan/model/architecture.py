@@ -123,6 +123,7 @@ class Architecture(msgspec.Struct, frozen=True):
     encoder_input: int = 0  # channels that an encoder of sounds hears
     norms_per_layer: int = 2
     mtp_layers: int = 0
+    joined: int = 0  # channels of the model's layers that a drafter of DFlash joins
     per_layer_words: int = 0  # that have a per-layer embedding
     positions: int = 0
     per_layer_input: int = 0  # channels of the per-layer embedding of one layer (Gemma 3n, small Gemma 4)

@@ -166,6 +166,7 @@ def describe(top: Section) -> Architecture:
         encoder_input=text.whole("num_mel_bins", low=0, high=100_000, default=0),
         norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
+        joined=_joined(text, hidden, count),
         per_layer_words=_per_layer_words(text),
         per_layer_input=_per_layer_input(text),
         double_wide=text.flag("use_double_wide_mlp", default=False),
@@ -178,6 +179,17 @@ def describe(top: Section) -> Architecture:
         quantization=top.section("quantization_config") or text.section("quantization_config"),
         doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),
     )
+
+
+def _joined(text: Section, hidden: int, count: int) -> int:
+    """Channels that a drafter of DFlash joins: of the layers that it names, else of as many as it has itself
+    (qwen3_dflash.py DFlashQwen3Model)."""
+    own = text.section("dflash_config")
+    if own is None:
+        return 0
+    named = next((v for k in ("target_layer_ids", "layer_ids") if isinstance(v := own.values.get(k), list)), None)
+    width = text.whole("target_hidden_size", high=1_000_000, default=hidden)
+    return width * (count if named is None else len(named))
 
 
 def _doubts(text: Section, top: Section, model_type: str, *, known: bool, experts: bool) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.balancing import balancing
 from vllm_doctor.plan.terms.compiling import may_stay
+from vllm_doctor.plan.terms.draft_model import drafter_bytes
 from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import Offloaded, offloaded
@@ -89,7 +90,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
     weights += products(shown, s, fmt, index)
-    weights += _drafter(s, target) if last else 0.0
+    weights += drafter_bytes(s, target) if last else 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:
         heavier = max(0.0, load(replace(target, capability=ADA)) - weights)
@@ -127,18 +128,9 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     return Stage(weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned)
 
 
-def _drafter(s: Settings, target: WeightTarget) -> float:
-    """Bytes of one rank of a drafter that is a separate model, split as the model is (v1/spec_decode/draft_model.py);
-    0 where there is none."""
-    if s.draft is None:
-        return 0.0
-    own = Parallel(tp=s.parallel.tp)
-    return rank_weights(s.draft, scheme(s.draft.quantization, None, s.element), own, 0, target)
-
-
 # What drafters make of their own before the model's takes its place: embedding and head (models/*_mtp.py; the drafter
 # shares them after both are loaded, v1/spec_decode _maybe_share_embeddings, _maybe_share_lm_head).
-_SHARED_LATER = {"mtp": 2, "eagle": 2, "eagle3": 1}
+_SHARED_LATER = {"mtp": 2, "eagle": 2, "dflash": 2, "eagle3": 1}
 
 
 def _while_loading(a: Architecture, s: Settings, index: int) -> float:

@@ -16,6 +16,9 @@ from vllm_doctor.plan.model.families import WEIGHED, generating
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
 
+# The class of DFlash whose code the plan follows (models/qwen3_dflash.py).
+_DFLASH = "DFlashDraftModel"
+
 # Encoder-decoders that the registry of vLLM sends to a plugin (models/registry.py _OOT_SUPPORTED_MODELS).
 _BY_PLUGIN = frozenset(
     {
@@ -112,11 +115,14 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
             f"vLLM {s.version} reads GGUF through a plugin (pip install vllm-gguf-plugin): the start ends if the "
             f"plugin is missing"
         )
-    if s.speculative == "draft_model" and s.draft is not None:
+    if s.draft is not None:
         if not s.draft.known:
             yield f"no start of the drafter's model_type {s.draft.model_type or '(none)'} was compared with a plan"
+        elif s.speculative == "dflash" and s.draft.name != _DFLASH:
+            yield f"no start with a drafter of class {s.draft.name or '(none)'} was compared with a plan"
     elif s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
-        way = ": --draft-config FILE, its config.json, puts them there" if s.speculative == "draft_model" else ""
+        beside = s.speculative in {"draft_model", "dflash"}
+        way = ": --draft-config FILE, its config.json, puts them there" if beside else ""
         yield (
             f"--speculative-config: a drafter of method {s.speculative} is a separate model; its weights and its KV "
             f"cache are not known here, and not in the figures{way}"

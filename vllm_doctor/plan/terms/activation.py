@@ -20,6 +20,7 @@ from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
+from vllm_doctor.plan.terms.draft_model import handed
 from vllm_doctor.plan.terms.encoder import encoder, profiles_encoder, v0_rows
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import state_bytes
@@ -194,6 +195,13 @@ def _hand_over(a: Architecture, s: Settings) -> Term | None:
     )
 
 
+def _for_drafter(s: Settings) -> Term | None:
+    size = handed(s)
+    if not size:
+        return None
+    return Term("states for the drafter", size, f"{s.batched} tokens of the layers it joins", "qwen3_dflash.py fc")
+
+
 def _gathered(a: Architecture, s: Settings) -> Term | None:
     """What data-parallel ranks hand each other, which share the experts: whole ones, or the width of each. The hidden
     states of all ranks' steps, and what the experts make of them (device_communicators/all2all.py)."""
@@ -250,7 +258,7 @@ def estimate(
         seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
         under += seen.kept
         terms += seen.terms
-    beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s)) if t is not None]
+    beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s), _for_drafter(s)) if t is not None]
     under += sum(t.bytes for t in beside)
     terms += beside
     eight = experts == "fp8" and (capability or 0.0) >= HOPPER and s.does.keeps_fp8_workspace

@@ -30,6 +30,7 @@ class Spec(msgspec.Struct, frozen=True):
     state_bytes: int = 0
     spec_blocks: int = 0
     padded: int | None = None
+    heads: int = 0  # of keys on this rank: layers of another shape share no group, though a token takes as much
 
     @property
     def page(self) -> int:

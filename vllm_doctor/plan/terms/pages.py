@@ -172,7 +172,8 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 if layer.kind == "chunked"
                 else "full"
             )
-            out.append(Spec(kind, block, alike[layer], layer.window or 0))
+            heads = max(1, layer.kv_heads // s.parallel.tp) if kind != "mla" else 0
+            out.append(Spec(kind, block, alike[layer], layer.window or 0, heads=heads))
             if layer.indexed and a.mla is not None:
                 # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
                 out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))
@@ -187,7 +188,9 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
             out.append(replace(last))
     if s.draft is not None and layers.stop == len(a.layers):
         # A drafter that is a separate model keeps the keys and values of each of its layers there.
-        alone = replace(s, draft=None, speculative=None, draft_tokens=0)
+        alone = replace(s, draft=None, speculative=None, draft_tokens=0, block=block)
+        if s.speculative == "dflash" and s.does.dflash_in_own_type:
+            alone = replace(alone, kv_dtype="auto")
         out += specs(s.draft, alone, gpu, range(len(s.draft.layers)))
     return out
 
