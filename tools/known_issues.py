@@ -10,7 +10,8 @@
                                                or runs), or its code in a folder vllm-0.33.0; and the calls, the line
                                                and the name by which an entry is known against the releases that it
                                                is said to be met in, of which the last must still have them; and each
-                                               option, variable and value of an answer against what those releases take
+                                               option, variable and value of an answer against what those releases take;
+                                               and lists the entries whose first release the code does not show
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -47,6 +48,8 @@ Code = Path | zipfile.Path
 
 # The name that a message of Python's own misses: it stands in the code that asks for it.
 _NAMED = re.compile(r"(?:has no attribute|cannot import name) '([A-Za-z]\w{2,})'")
+# A call that names a file or a folder and no function.
+_FILE = re.compile(r"[:/]$|^[^:]*/[^:]*$")
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
@@ -157,6 +160,41 @@ def outlived(one: Issue, sources: Path) -> list[str]:
         if had is not None and as_version(had) < as_version(met[-1]):
             told.append(f"{met[-1]} does not have, and {had} does: {what}")
     return told
+
+
+def begun(one: Issue, sources: Path) -> list[str]:
+    """Where the code does not show why an entry begins at its first release: the release before has all that the entry
+    is known by, or its first release lacks the line that the mend took out.
+
+    It is to be read and need not be wrong: another model, option or default may be why it begins there, and a line may
+    have had other words.
+    """
+    releases = _releases(sources)
+    since = as_version(one.since) if one.since is not None else None
+    first = next((release for release in releases if since is not None and as_version(release) >= since), None)
+    if first is None or since is None:
+        return []
+    gone = [proof for proof in one.proof if proof.gone and not proof.package and proof.first == one.fixed]
+    told = [f"{first} does not have: {proof.gone}" for proof in gone if _stood(proof, sources, first) is False]
+    before = next((release for release in reversed(releases) if as_version(release) < since), None)
+    known = (*one.calls, *((one.code,) if one.code else ()), *_NAMED.findall(one.said))
+    here = [what for what in known if _has(one, what, sources, first)]
+    # A file alone says too little: it mostly stood long before.
+    if before is None or all(what in one.calls and _FILE.search(what) for what in here):
+        return told
+    same = all(_stood(proof, sources, before) == _stood(proof, sources, first) for proof in gone)
+    if same and all(_has(one, what, sources, before) for what in here):
+        told.append(f"{before} has as well: {', '.join(here)}")
+    return told
+
+
+def _stood(proof: Proof, sources: Path, release: str) -> bool | None:
+    """Is a line that a mend took out in a release; None where that has no file of the name."""
+    code = _release(sources, "vllm", release)
+    if code is None:
+        return None
+    files = [code / proof.file] if (code / proof.file).is_file() else _named(code, Path(proof.file).name)
+    return any(proof.gone in _read(file) for file in files) if files else None
 
 
 def _met(one: Issue, release: str) -> bool:
@@ -288,6 +326,8 @@ def main(argv: list[str] | None = None) -> int:
         ]
         wrong += [(one.id, why) for one in issues() for why in refused(one)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
+        read = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
+        print("\n".join(("to be read, why it begins there:", *read)) if read else "")
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
         print(f"{seen} proofs are code; {len(wrong)} of them, or calls or answers beside them, do not hold")
         return 1 if wrong else 0

@@ -130,6 +130,35 @@ def test_the_calls_of_an_entry_stand_in_the_releases_it_is_met_in(
     )
 
 
+LINE = "def take():\n    assert x\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "calls", "told"),
+    [
+        ("def take():\n    assert y\n", LINE, r"old\.py:take$", []),
+        (LINE, LINE, r"old\.py:take$", [r"0.9 has as well: old\.py:take$, assert x"]),
+        ("def give():\n    assert x\n", LINE, r"old\.py:take$", []),
+        (LINE, "def take():\n    assert y\n", r"old\.py:", ["1.0 does not have: assert x"]),
+    ],
+)
+def test_an_entry_whose_first_release_the_code_does_not_show_is_to_be_read(
+    tmp_path: Path, before: str, first: str, calls: str, told: list[str]
+) -> None:
+    for release, text in {"0.9": before, "1.0": first, "1.1": LINE, "2.0": "def take():\n"}.items():
+        write(tmp_path / f"vllm-{release}/vllm/old.py", text)
+    proof = Proof(last="1.1", first="2.0", file="vllm/old.py", gone="assert x")
+    one = Issue("id", "", "", "", "", code="assert x", calls=(calls,), since="1.0", fixed="2.0", proof=(proof,))
+    assert known_issues.begun(one, tmp_path) == told
+
+
+def test_a_file_alone_does_not_say_that_an_entry_begins_earlier(tmp_path: Path) -> None:
+    for release in ("0.9", "1.0"):
+        write(tmp_path / f"vllm-{release}/vllm/old.py", LINE)
+    assert known_issues.begun(Issue("id", "", "", "", "", calls=(r"old\.py:",), since="1.0"), tmp_path) == []
+    assert known_issues.begun(Issue("id", "", "", "", "", calls=(r"old\.py:take$",)), tmp_path) == []
+
+
 NEWER = "2.0 does not have, and 1.0 does: "
 
 
