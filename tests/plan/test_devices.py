@@ -217,3 +217,28 @@ def test_a_card_is_known_as_people_call_it(said, name):
 )
 def test_words_that_no_card_has_name_none(said):
     assert find(said) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "gib", "capability", "sliced"),
+    [
+        ("NVIDIA A40-48Q", 47.74, 8.6, False),  # more than CUDA sees of the card itself
+        ("GRID A100D-40C", 39.78, 8.0, False),
+        ("NVIDIA H100XM-80C", 79.57, 9.0, False),
+        ("NVIDIA A100-3-20C", 19.89, 8.0, True),  # a MIG slice of it
+        ("v100d-32q", 31.83, 7.0, False),
+    ],
+)
+def test_a_virtual_gpu_has_the_memory_of_its_profile(name, gib, capability, sliced):
+    card = find(name)
+    assert (card.total_gib, card.capability, card.slice, card.link) == (gib, capability, sliced, "pcie")
+    assert find(card.name) == card
+
+
+@pytest.mark.parametrize("name", ["NVIDIA A16-16B", "NVIDIA A40-96Q", "NVIDIA A999-8Q"])
+def test_a_profile_without_cuda_or_of_no_card_is_none(name):
+    assert find(name) is None
+
+
+def test_a_host_says_how_much_a_virtual_gpu_has():
+    assert find("NVIDIA A40-48Q", 46.9).total_gib == 46.9

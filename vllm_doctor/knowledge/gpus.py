@@ -224,15 +224,62 @@ def _sliced(card: Card, gpcs: int, size: int, memory_gib: float | None) -> Card:
     )
 
 
+# A virtual GPU by its profile: card, slices of MIG, GB, and the kind of licence; of them C and Q run CUDA, A and B do
+# not (NVIDIA, Virtual GPU Software User Guide, virtual GPU types).
+_PROFILE = Pattern(r"(?:(?:NVIDIA|GRID)\s+)?([A-Z][A-Z0-9 ]{0,30}?)(?:-(\d))?-(\d{1,3})([CQ])", re.IGNORECASE)
+# What a profile calls cards that are sold with two sizes or in two forms; others it calls as they are.
+_PROFILED = {
+    "A100": "A100-PCIE-40GB",
+    "A100D": "A100 80GB PCIe",
+    "A100X": "A100-SXM4-40GB",
+    "A100DX": "A100-SXM4-80GB",
+    "A800D": "A800 80GB PCIe",
+    "A800DX": "A800-SXM4-80GB",
+    "H100": "H100 PCIe",
+    "H100L": "H100 NVL",
+    "H100XM": "H100 80GB HBM3",
+    "H200L": "H200 NVL",
+    "H200X": "H200",
+    "H800XM": "H800",
+    "V100": "V100-PCIE-16GB",
+    "V100D": "V100-PCIE-32GB",
+    "V100DX": "V100-SXM2-32GB",
+    "V100X": "V100-SXM2-16GB",
+    "RTX6000": "Quadro RTX 6000",
+    "RTX8000": "Quadro RTX 8000",
+    "RTXA5000": "RTX A5000",
+    "RTXA5500": "RTX A5500",
+    "RTXA6000": "RTX A6000",
+}
+# CUDA sees this share of a profile's GB, also of one as large as the card, which it sees less of itself (47.74 GiB of
+# an A40-48Q, 44.42 of an A40, whose error correction keeps a part).
+_PROFILE_SHARE = 0.9946
+
+
+def _virtual(found: re.Match[str], memory_gib: float | None) -> Card | None:
+    """A virtual GPU: a part of a card's memory, or a MIG slice of it, and no way to another but the host."""
+    called, gpcs, size = found[1].upper(), found[2], int(found[3])
+    card = _whole(_PROFILED.get(called, called), None)
+    if card is None or size > 1.15 * card.total_gib:
+        return None
+    total = memory_gib or round(size * _PROFILE_SHARE, 2)
+    if gpcs is not None:
+        card = _sliced(card, int(gpcs), size, total)
+    return replace(card, name=f"NVIDIA {found[0].split()[-1].upper()}", total_gib=total, link="pcie", exact=False)
+
+
 def find(name: str, memory_gib: float | None = None) -> Card | None:
     """The card of this name as nvidia-smi, torch or a person writes it, or None. A family name with two sizes (A100,
     V100) is settled by `memory_gib` or a size in the name, else the larger one; more words than a card's name has make
-    another card (an RTX 4090 Laptop), unless `memory_gib` is known. `… MIG 3g.40gb` is a slice."""
+    another card (an RTX 4090 Laptop), unless `memory_gib` is known. `… MIG 3g.40gb` is a slice, `A40-48Q` a
+    virtual GPU."""
     if (found := _SLICE.search(name)) is not None:
         card = find(name[: found.start()])
         if card is None or int(found[2]) > card.total_gib * 1.05:
             return None
         return _sliced(card, int(found[1]), int(found[2]), memory_gib)
+    if (profile := _PROFILE.fullmatch(name.strip())) is not None:
+        return _virtual(profile, memory_gib)
     card = _whole(name, memory_gib)
     if card is None:
         name = _spelled(name)

@@ -225,6 +225,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     aligns_chunked_alone: bool
     fills_step_with_blocks: bool
     adapts_experts_at_once: bool
+    splits_no_quantized_mamba: bool
+    splits_quantized_groups: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
-"""What a release asks of a launch that caches prefixes of recurrent layers at the ends of blocks (--mamba-cache-mode
-align, config/vllm.py and models/config.py): a step holds a block, whose length follows from the model's state."""
+"""What a release asks of a launch with recurrent layers. Ranks split the groups of Mamba 2 (layers/mamba/
+mamba_mixer2.py). Where prefixes are cached at the ends of blocks (--mamba-cache-mode align, config/vllm.py and
+models/config.py) a step holds a block, whose length follows from the model's state."""
 
 from __future__ import annotations
 
@@ -21,8 +22,25 @@ def _aligned(a: Architecture, s: Settings) -> bool:
     return s.state_mode == "align" or not every
 
 
+def _split(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, for groups that share a state's projection and do not divide by the ranks; one group is whole on
+    each."""
+    r, ranks = a.linear, s.parallel.tp
+    if r is None or r.kind != "mamba2" or ranks == 1 or any(one.flag == "--tensor-parallel-size" for one in s.refusals):
+        return
+    quantized = (a.quantization is not None or s.quantization is not None) and s.gguf is None
+    found = str(ranks)
+    if r.key_heads > 1 and r.key_heads % ranks:
+        yield Refusal("--tensor-parallel-size", found, f"a divisor of {r.key_heads}, the groups of Mamba 2")
+    elif r.value_heads % ranks:
+        yield Refusal("--tensor-parallel-size", found, f"a divisor of {r.value_heads}, the heads of Mamba 2")
+    elif quantized and (s.does.splits_no_quantized_mamba or (r.key_heads % ranks and s.does.splits_quantized_groups)):
+        yield Refusal("--tensor-parallel-size", found, f"1: {s.version} does not split quantized layers of Mamba 2")
+
+
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """Each thing that ends the start before memory counts."""
+    yield from _split(a, s)
     if not _aligned(a, s):
         return
     if s.does.aligns_chunked_alone and not s.chunked:
