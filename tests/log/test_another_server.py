@@ -46,6 +46,12 @@ def test_an_error_of_the_start_that_no_rule_knows_is_told() -> None:
     assert "without an error" in judged_text(BEGUN + error.replace("ERROR", "INFO") + BOUND).path[-1].because
 
 
+def test_a_benchmark_below_a_server_is_no_end_of_it() -> None:
+    report = "============ Serving Benchmark Result ============\nSuccessful requests:                     500\n"
+    assert judged_text(WHOLE + COUNTS + report).verdict is Verdict.OK
+    assert judged_text(WHOLE + COUNTS + "============ The other program ============\n").verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize("last", [COMPLETE, STARTED + COMPLETE, COUNTS, ANSWERS], ids=lambda t: t[-40:])
 def test_one_that_serves_is_ok_also_where_uvicorn_tells_little(last: str) -> None:
     assert judged_text(BEGUN + MADE + BOUND + ROUTES + last).verdict is Verdict.OK

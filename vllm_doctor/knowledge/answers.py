@@ -24,6 +24,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     given. `command` may name as `{model}` a model of the hub; `otherwise` is what to type where that is not known.
     `upgrade` is given where a newer release is known: a scenario of the newest one has none. `kernel` means another
     kernel than the one that failed, `pool` a smaller pool in memory of the host, by the calls that asked for it.
+    One that is true only `before` a release is left out from that release on, as the version or V1's calls tell.
     `title` is the problem, where `said` and a layer tell which one it is.
     """
 
@@ -36,6 +37,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages: tuple[str, ...] = ()
     given: str = ""
     or_unknown: bool = False
+    before: str = ""
     command: str | None = None
     title: str = ""
     otherwise: str | None = None

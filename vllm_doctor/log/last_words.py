@@ -119,6 +119,8 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
         told = any(crash.first <= index <= crash.last for crash in run.crashes)
+        if says(line.text, "client-vllm-bench"):
+            return None  # a benchmark that was started in the same terminal: what it counts is told by its own rule
         if not line.text.strip() or beside or told or index in known or line.level is not None:
             continue
         whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands

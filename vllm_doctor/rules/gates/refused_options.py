@@ -26,7 +26,8 @@ from vllm_doctor.rules.say import thing
 @dataclass(frozen=True)
 class RefusedOptions:
     """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
-    `joined` options of this release that came in one word with their value."""
+    `joined` options of this release that came in one word with their value; `paired` those that may have, and with
+    which."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
@@ -34,6 +35,7 @@ class RefusedOptions:
     confidence: Confidence
     words: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    paired: tuple[tuple[str, str], ...] = ()
 
 
 def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
@@ -63,7 +65,25 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         and fact.exists is True
         and any(f"--{o} {quote}" in words for quote in "'\"")
     )
-    return RefusedOptions((case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined)
+    # argparse prints what it did not take with blanks between: a list item that holds both looks like two words.
+    pairs = (
+        (w.lstrip("-"), after) for w, after in itertools.pairwise(parts) if w.startswith("--") and _is_value(after)
+    )
+    paired = tuple((o, value) for o, value in pairs if o in unknown and has(case, o) and _takes_one(o))
+    return RefusedOptions(
+        (case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined, paired
+    )
+
+
+def _is_value(word: str) -> bool:
+    """A plain word: that of a mapping is refused for other reasons too."""
+    return not word.startswith(("-", "{", "["))
+
+
+def _takes_one(option: str) -> bool:
+    """Does one value follow it, and no list of them?"""
+    words = parser.takes(option)
+    return words is not None and words.words == 1
 
 
 def _of_launch(launch: Launch, at: Version | None) -> RefusedOptions | NotHere | Unseen:

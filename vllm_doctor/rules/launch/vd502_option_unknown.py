@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
+from vllm_doctor.knowledge import versions
 from vllm_doctor.launch.numbers import typed
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, shown
 from vllm_doctor.rules.gates.refused_options import (
@@ -22,6 +23,7 @@ from vllm_doctor.rules.gates.refused_options import (
     together,
 )
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.container_words import before_the_image, of_the_runtime
 from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
 # Mistyped options whose right names are looked for; nobody mistypes more in one launch.
@@ -46,6 +48,10 @@ def judge(case: Case) -> Outcome:
         return _words(got)
     if got.joined:
         return _joined(got)
+    if got.paired and {option for option, _ in got.paired} == set(got.unknown):
+        return _paired(case, got)
+    if all(of_the_runtime(option) for option in got.unknown):
+        return _of_container(got)
     told = hints(case, got.unknown)
     first = got.unknown[0]
     return finding(
@@ -94,6 +100,37 @@ def _joined(got: RefusedOptions) -> Finding:
             for option in got.joined
         ),
         refute="the same list with two items is refused as well",
+    )
+
+
+def _of_container(got: RefusedOptions) -> Finding:
+    """Options of `docker run` that stand behind the image's name."""
+    first = got.unknown[0]
+    option = f"--{first}" if len(first) > 1 else f"-{first}"
+    return finding(
+        RULE,
+        title=f"{option} is the container program's option, not vLLM's",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=(before_the_image(),),
+        refute="vLLM accepts the same command, started by hand in the same image",
+    )
+
+
+def _paired(case: Case, got: RefusedOptions) -> Finding:
+    """argparse takes an option that its release has, unless its value stands in the same word; a release that the log
+    does not name may lack the option as well."""
+    why = "write the option and its value as two items of the list, or as --option=value: a list is not split at blanks"
+    first, _ = got.paired[0]
+    at = case.version or versions.newest_known()
+    return finding(
+        RULE,
+        title=f"--{first} and its value seem to be one word, which argparse does not split",
+        detail=f"vLLM {at} has --{first}",
+        confidence=Confidence.LIKELY,
+        evidence=got.evidence,
+        changes=together(set_flag(case, option, typed(value), Direction.CHANGE, why) for option, value in got.paired),
+        refute="the option and its value are two items: then another release, or another program, read this launch",
     )
 
 

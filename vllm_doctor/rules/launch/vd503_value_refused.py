@@ -14,6 +14,7 @@ from vllm_doctor.rules.gates.named_fault import exception_line, named, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE, HUB, ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.allowed_value import replacement
+from vllm_doctor.rules.remedies.container_words import published
 from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import answer_of, layer
 from vllm_doctor.rules.remedies.own_words import own_words
@@ -145,6 +146,8 @@ def _of_another(fault: Fault) -> bool:
 def _title(case: Case, fault: Fault, message: str, changes: tuple[Change | None, ...]) -> str:
     """Which value meets which limit, else the option and vLLM's sentence on it; else what the sentence refuses."""
     made = tuple(change for change in changes if change is not None)
+    if published(fault):
+        return "A published port stands behind the image's name, where vLLM reads it"
     told = named_by_message(fault) or refused_option(case, fault, message, made)
     part = layer(case, fault)
     return told or (problem(case, fault, part, definite=True) if part is not None else "") or RULE.title

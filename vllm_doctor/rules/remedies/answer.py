@@ -10,6 +10,7 @@ from vllm_doctor.knowledge.answers import Answer, applies, filled_in, groups
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
@@ -24,6 +25,7 @@ _MODEL = "{model}"
 _OFF = (None, False, "False", "None", "", "auto", "0")
 # Nothing is less than one rank.
 _RANKS, _LEAST = "-parallel-size", ("1", 1)
+_V1 = "0.6.4"
 _THINGS = {"os": ChangeKind.OS, "package": ChangeKind.PACKAGE, "hardware": ChangeKind.HARDWARE}
 _READ = {
     "flag": {Signal.LOG, Signal.LAUNCH, Signal.VERSION},
@@ -57,7 +59,7 @@ def changes_of(
     found: list[Change | None] = []
     for answer in answers:
         here = applies(answer, said) and (not answer.messages or ids & frozenset(answer.messages))
-        if not here or not _given(case, answer):
+        if not here or not _given(case, answer) or _outlived(case, answer, fault):
             continue
         if answer.kind in {"kernel", "pool"}:
             make = other_kernel if answer.kind == "kernel" else pools_by_calls
@@ -84,6 +86,16 @@ def _given(case: Case, answer: Answer) -> bool:
     if not answer.given or case.effective(answer.given) not in _OFF:
         return True
     return answer.or_unknown and not case.launched
+
+
+def _outlived(case: Case, answer: Answer, fault: Fault | None) -> bool:
+    """Is what the answer says no longer so in this release? V1 came in 0.6.4 (vllm/v1/engine/core.py)."""
+    if not answer.before:
+        return False
+    if case.version is not None:
+        return case.version >= versions.as_version(answer.before)
+    of_v1 = fault is not None and any(says(file, "call-of-v1") for file in fault.files)
+    return of_v1 and versions.as_version(answer.before) <= versions.as_version(_V1)
 
 
 def _command(case: Case, answer: Answer, fields: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.allowed_value import replacement
+from vllm_doctor.rules.remedies.container_words import before_the_image, published
 from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.remedies.refusal import asked, by_place
@@ -46,6 +47,7 @@ def accepted_value(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """The changes after which vLLM accepts the launch: by what the message itself says, else by the option it names."""
     length, tokens = fault.fields("length-above-model"), fault.fields("tokens-below-length")
     split = _split(case, fault) or _quantized(case, fault) or _of_model(case, fault) or _of_words(case, fault)
+    split = (before_the_image(),) if published(fault) else split
     if split:
         return split
     if length:
