@@ -11,7 +11,9 @@
                                                and the name by which an entry is known against the releases that it
                                                is said to be met in, of which the last must still have them; and each
                                                option, variable and value of an answer against what those releases take;
-                                               and lists the entries whose first release the code does not show
+                                               with a launch of each kind of model that has it; and lists the entries
+                                               whose first release the code does not show, and the ways round that some
+                                               kinds of models do not start with
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -32,6 +34,7 @@ from functools import cache
 from pathlib import Path
 
 from releases.accepted import refused
+from releases.launched import ends_the_start, for_some_models
 
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
@@ -324,10 +327,11 @@ def main(argv: list[str] | None = None) -> int:
         wrong += [
             (one.id, why) for one in issues() for check in (misplaced, outlived) for why in check(one, asked.sources)
         ]
-        wrong += [(one.id, why) for one in issues() for why in refused(one)]
+        wrong += [(one.id, why) for one in issues() for check in (refused, ends_the_start) for why in check(one)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
-        read = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
-        print("\n".join(("to be read, why it begins there:", *read)) if read else "")
+        early = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
+        apart = [f"{one.id}: {why}" for one in issues() for why in for_some_models(one)]
+        print("\n".join(("to be read, why it begins there:", *early, "and whether it is of such a model:", *apart)))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
         print(f"{seen} proofs are code; {len(wrong)} of them, or calls or answers beside them, do not hold")
         return 1 if wrong else 0

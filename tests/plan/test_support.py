@@ -176,6 +176,11 @@ def test_a_cache_of_another_plain_type_is_refused_from_the_release_that_does(ask
     assert refused(ask(LLAMA_8B, "--kv-cache-dtype float16", version="0.32.0")) == []
 
 
+@pytest.mark.parametrize(("version", "flags"), [("0.14.1", ["--kv-cache-dtype"]), ("0.15.0", [])])
+def test_bfloat16_names_a_cache_from_the_release_whose_kernels_list_it(ask, version, flags):
+    assert refused(ask(LLAMA_8B, "--kv-cache-dtype bfloat16", version=version)) == flags
+
+
 def test_a_backend_of_other_cards_is_refused(ask):
     assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend CUTLASS_MLA", gpu="H200")) == ["--attention-backend"]
     assert refused(ask(DEEPSEEK_LIKE, "-tp 8 --attention-backend FLASHMLA", gpu="H200")) == []

@@ -35,9 +35,9 @@ def refused(one: Issue) -> list[str]:
     An entry without a first release begins for this where one of its options does: before that no reader is told of
     it, as the release has nothing of what fails.
     """
-    ours = [answer for answer in one.answers if _of_vllm(answer)]
+    ours = [answer for answer in one.answers if of_vllm(answer)]
     met, told = releases_of(one), []
-    taken = {id(answer): [at for at in met if _why(answer, at) is None] for answer in ours}
+    taken = {id(answer): [at for at in met if why_refused(answer, at) is None] for answer in ours}
     for answer in ours:
         here = taken[id(answer)]
         first = here[0] if here and one.since is None else met[0] if met else None
@@ -45,18 +45,19 @@ def refused(one: Issue) -> list[str]:
         missed = [at for at in met if at not in here and at not in others and first is not None and at >= first]
         if not here or missed:
             at = (missed or met)[-1]
-            told.append(f"{_span(missed or met)}: {_why(answer, at)}")
+            told.append(f"{_span(missed or met)}: {why_refused(answer, at)}")
     return list(dict.fromkeys(told))
 
 
-def _of_vllm(answer: Answer) -> bool:
+def of_vllm(answer: Answer) -> bool:
+    """Is an answer an option or a variable that vLLM itself has?"""
     names = answer.options
     if answer.kind == "env":
         return names[0].startswith(_OURS) and not names[0].startswith(_PLUGINS)
     return answer.kind == "flag" and not any("{" in name for name in names)
 
 
-def _why(answer: Answer, at: Version) -> str | None:
+def why_refused(answer: Answer, at: Version) -> str | None:
     """Why a release refuses an answer; None where it takes it."""
     table = history("options", "options") if answer.kind == "flag" else history("environment", "environment")
     has = next((name for name in _named(answer) if table.exists(name, at)), None)
