@@ -3,7 +3,7 @@
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from tests.plan.test_refused import settings
+from tests.plan.test_refused import EXPERTS, settings
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.support.adapters import rows
@@ -85,3 +85,30 @@ def test_a_head_of_too_many_words_is_refused_where_it_is_adapted(architecture, w
     found = [r.needed for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]
     assert len(found) == ends
     assert all("adapts heads of at most" in text for text in found)
+
+
+MIXTRAL = {**EXPERTS, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 8}
+EP = "-tp 2 --enable-expert-parallel"
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "flag"),
+    [
+        (EP, "0.20.2", "--enable-expert-parallel"),
+        (EP, "0.21.0", None),
+        ("-tp 2", "0.20.2", None),
+        ("--enable-expert-parallel", "0.20.2", None),  # of one rank
+        (f"{EP} --fully-sharded-loras", "0.21.0", "--fully-sharded-loras"),
+        ("-tp 2 --fully-sharded-loras", "0.21.0", None),
+        ("-tp 16 --fully-sharded-loras --max-lora-rank 8", "0.33.0", "--max-lora-rank"),
+        ("-tp 8 --fully-sharded-loras --max-lora-rank 8", "0.33.0", None),
+        ("--max-lora-rank 256", "0.31.0", "--max-lora-rank"),
+        ("--max-lora-rank 128", "0.31.0", None),
+        ("--max-lora-rank 256", "0.32.0", None),
+        ("--max-lora-rank 256 --fully-sharded-loras", "0.31.0", None),  # in two kernels
+    ],
+)
+def test_adapters_of_experts(flags, version, flag):
+    a, s, gpu = settings(MIXTRAL, f"--enable-lora {flags}", version)
+    told = [r.flag for r in (*s.refusals, *judge(a, s, gpu).refusals)]
+    assert told == ([] if flag is None else [flag])

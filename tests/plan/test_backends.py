@@ -118,6 +118,22 @@ EXPERTS = {
 }
 FP8 = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+MXFP4 = {"quant_method": "mxfp4"}
+
+
+def packed(bits, group, **more):
+    """A checkpoint of compressed-tensors whose weights are integers."""
+    kept = {"num_bits": bits, "type": "int", "symmetric": True, "group_size": group}
+    weights = {**kept, "strategy": "channel" if group is None else "group"}
+    one = {"targets": ["Linear"], "weights": weights, **more}
+    fmt = "int-quantized" if more else "pack-quantized"
+    return {"quant_method": "compressed-tensors", "format": fmt, "config_groups": {"group_0": one}}
+
+
+INT4 = packed(4, 128)
+INT8 = packed(
+    8, None, input_activations={"num_bits": 8, "type": "int", "symmetric": True, "strategy": "token", "dynamic": True}
+)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +149,13 @@ NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
         (None, "marlin", "0.33.0", True),  # for experts that are packed: the others are left to the release
         (None, "marlin", "0.20.2", False),
         (FP8, "auto", "0.33.0", True),
+        (MXFP4, "triton_unfused", "0.33.0", True),
+        (MXFP4, "cutlass", "0.33.0", False),
+        (INT4, "humming", "0.33.0", True),
+        (INT4, "cutlass", "0.33.0", False),
+        (INT4, "cutlass", "0.22.1", True),  # whose choice does not ask for it
+        (INT8, "triton", "0.33.0", True),
+        (INT8, "marlin", "0.33.0", False),
     ],
 )
 def test_kernels_of_experts_are_asked_of_the_experts_format(refused, quantized, asked, version, taken):

@@ -22,7 +22,16 @@ TABLES = ("attention", "attention_order", "compilation", "linear", "moe", "moe_b
 # Of other makers' devices, which a launch on CUDA is never given.
 _ELSEWHERE = ("ROCM", "XPU", "CPU", "AMX")
 _TYPES = {"MoEBackend": "moe", "LinearBackend": "linear"}
-_ORACLES, _FORMATS = "vllm/model_executor/layers/fused_moe/oracle", ("fp8", "nvfp4", "unquantized")
+_ORACLES = "vllm/model_executor/layers/fused_moe/oracle"
+# Formats of experts by their file there, each with what its function calls it.
+_FORMATS = {
+    "fp8": "fp8",
+    "int8": "int8",
+    "int_wna16": "wna16",
+    "mxfp4": "mxfp4",
+    "nvfp4": "nvfp4",
+    "unquantized": "unquantized",
+}
 _FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer|registry|backends/registry))\.py"
 
 
@@ -68,7 +77,7 @@ def _by_format(wheel: Wheel) -> Iterator[tuple[str, dict[str, object]]]:
     for path in wheel.paths(rf"{_ORACLES}/({'|'.join(_FORMATS)})\.py"):
         form = path.rpartition("/")[2].removesuffix(".py")
         for node in wheel.tree(path).body:
-            if isinstance(node, ast.FunctionDef) and node.name == f"map_{form}_backend":
+            if isinstance(node, ast.FunctionDef) and node.name == f"map_{_FORMATS[form]}_backend":
                 tables = [value for _, value in assigned(node.body) if isinstance(value, ast.Dict)]
                 names = {key.value for table in tables for key in table.keys if isinstance(key, ast.Constant)}
                 if len(tables) == 1 and len(names) == len(tables[0].keys) and isinstance(node.body[-1], ast.Raise):

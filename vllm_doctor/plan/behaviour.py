@@ -227,6 +227,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     adapts_experts_at_once: bool
     splits_no_quantized_mamba: bool
     splits_quantized_groups: bool
+    adapts_no_experts_of_ranks: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -77,12 +77,29 @@ def _rank(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--max-lora-rank", str(s.lora_rank), needed)
 
 
+def _shared(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Ranks that have whole experts, or a part of an adapter's rows (lora/layers/fused_moe.py, column_parallel.py)."""
+    par = s.parallel
+    experts = a.moe is not None and s.lora_targets is None and s.does.adapts_experts
+    if experts and par.expert and par.expert_split > 1:
+        if s.does.adapts_no_experts_of_ranks:
+            needed = (
+                f"no --enable-expert-parallel beside --enable-lora, or vLLM 0.21: {s.version} adapts no such experts"
+            )
+            yield Refusal("--enable-expert-parallel", "set", needed)
+        elif s.lora_shared:
+            yield Refusal("--fully-sharded-loras", "set", "it, or --enable-expert-parallel")
+    if s.lora_shared and s.lora_rank % par.tp:
+        yield Refusal("--max-lora-rank", str(s.lora_rank), f"a multiple of {par.tp}, the ranks that share its rows")
+
+
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, where adapters are asked for that end the start."""
     if not s.loras:
         return
     yield from _vocabulary(a, s)
     yield from _rank(a, s)
+    yield from _shared(a, s)
     for row in rows():
         if row.architecture != a.name or not row.at(s.version):
             continue

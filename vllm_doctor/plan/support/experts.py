@@ -11,7 +11,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.quantization import NVFP4, scheme
+from vllm_doctor.plan.model.quantization import INT8_CHANNEL, NVFP4, scheme
 from vllm_doctor.plan.support.card import methods
 
 # Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
@@ -54,25 +54,52 @@ _OWN = frozenset({"deepseek_v4", "kimi_k3"})
 _FLOATS = frozenset({"fp8", "compressed-tensors", "modelopt"})
 
 
+# Formats of experts by the file of fused_moe/oracle that chooses their kernel, in words.
+_KINDS = {
+    "unquantized": "that are not quantized",
+    "fp8": "in fp8",
+    "nvfp4": "in NVFP4",
+    "mxfp4": "in MXFP4",
+    "int_wna16": "in packed integers",
+    "int8": "in 8-bit integers with their inputs",
+}
+
+
+def _kind(a: Architecture, s: Settings) -> str:
+    """The format of the experts; "" for one whose choice of a kernel is not known here, as with adapters."""
+    if a.moe is None or s.gguf is not None:
+        return ""
+    if a.quantization is None and s.quantization is None:
+        return "" if s.loras else "unquantized"
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    form = fmt.choose(f"{a.text_prefix}.layers.{min(a.moe.layers, default=0)}.mlp.experts.0.up_proj", True)
+    if fmt.name in _FLOATS and (form == NVFP4 or form.name == "fp8"):
+        return form.name
+    if s.loras:
+        return ""
+    if methods(a, s)[:1] in {("mxfp4",), ("gpt_oss_mxfp4",)}:
+        return "mxfp4"
+    if form == INT8_CHANNEL and fmt.name == "compressed-tensors" and _in_four_bits(a):
+        return "int8"
+    # What Marlin does not take goes to moe_wna16, which asks nothing of the option in most releases.
+    whole = a.moe.width % ((1 if s.parallel.expert else s.parallel.width_split) * _FEW_TOKENS) == 0
+    return "int_wna16" if fmt.name in _PACKED and form.bits == 4 and form.group in _GROUPS and whole else ""
+
+
 def _asked(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """Kernels of experts that are asked for by name and that the experts' format has not (fused_moe/oracle/fp8.py
     map_fp8_backend and its like, read from each wheel)."""
     if a.moe is None or s.moe_backend is None or a.model_type in _OWN:
         return
-    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    form = fmt.choose(f"{a.text_prefix}.layers.{min(a.moe.layers, default=0)}.mlp.experts.0.up_proj", True)
-    kind = ""
-    if a.quantization is None and s.quantization is None and s.gguf is None and not s.loras:
-        kind = "unquantized"
-    elif fmt.name in _FLOATS:
-        kind = "nvfp4" if form == NVFP4 else "fp8" if form.name == "fp8" else ""
+    kind = _kind(a, s)
     table = history("kernels", "moe_by_format")
     listed = table.value(kind, s.version).get("names") if kind and table.exists(kind, s.version) else None
     if isinstance(listed, list) and s.moe_backend not in listed:
         names = ", ".join(name for name in map(str, listed) if name != "auto")
-        words = {"unquantized": "that are not quantized", "fp8": "in fp8", "nvfp4": "in NVFP4"}[kind]
         yield Refusal(
-            "--moe-backend", s.moe_backend, f"auto, or one of {names}: {s.version} has it not for experts {words}"
+            "--moe-backend",
+            s.moe_backend,
+            f"auto, or one of {names}: {s.version} has it not for experts {_KINDS[kind]}",
         )
 
 
