@@ -32,4 +32,7 @@ def test_every_rule_has_its_section_those_of_the_table_too() -> None:
     page = sentence_docs.text()
     assert "## VD121 The KV cache cannot hold one full-length request" in page
     assert "- No room to write {path}\n" in page
-    assert "- let the gateway refuse token IDs outside the vocabulary: from 0.6.4 on vLLM refuses such a request itself\n" in page
+    assert (
+        "- let the gateway refuse token IDs outside the vocabulary: from 0.6.4 on vLLM refuses such a request itself\n"
+        in page
+    )
