@@ -14,6 +14,7 @@ from pathlib import Path
 import generated
 
 from vllm_doctor.knowledge.layers import layers
+from vllm_doctor.knowledge.programs import programs
 from vllm_doctor.rules.by_message import table
 from vllm_doctor.rules.chart import NODES
 from vllm_doctor.rules.order import by_code
@@ -98,6 +99,7 @@ def text() -> str:
     calls, of_calls = nccl_calls().calls, nccl_calls().changes.values()
     parts.append(_section("NCCL's warnings", [*dict.fromkeys(c.title for c in calls), *(a.why for a in of_calls)]))
     parts += [_section(f"Part of vLLM: {part.name}", [part.next, *(a.why for a in part.answers)]) for part in layers()]
+    parts += [_section("Programs beside vLLM", [one.next for one in programs()])]
     return "".join(parts)
 
 

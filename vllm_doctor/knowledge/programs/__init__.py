@@ -1,0 +1,50 @@
+"""Which program writes errors in which form, and where to look on: programs.json, the more telling first.
+
+The forms are rows of the catalogue of messages (log/catalogue/programs.json): a form is of a logger that many programs
+use, and what the line says tells which of them it was.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+
+class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A program around vLLM: it writes errors in these `forms`, where `who` matches the line or `beside` the text around
+    it (either, where both are given; any line, where none is). `next` is where to look on, with what to send along."""
+
+    id: str
+    name: str
+    forms: tuple[str, ...]
+    next: str
+    who: str = ""
+    beside: str = ""
+
+
+@cache
+def programs() -> tuple[Neighbour, ...]:
+    """All programs, the more telling first."""
+    return msgspec.json.decode(Path(__file__).with_name("programs.json").read_bytes(), type=tuple[Neighbour, ...])
+
+
+@cache
+def forms() -> tuple[str, ...]:
+    """Every form in which one of them writes an error."""
+    return tuple(dict.fromkeys(form for one in programs() for form in one.forms))
+
+
+def program_of(form: str, line: str, around: str = "") -> Neighbour | None:
+    """The program that wrote a line of this form; None where nothing tells, as any script may write `Error: `."""
+    return next((one for one in programs() if form in one.forms and _tells(one, line, around)), None)
+
+
+def _tells(one: Neighbour, line: str, around: str) -> bool:
+    asked = ((one.who, line), (one.beside, around))
+    return not (one.who or one.beside) or any(regex and _compiled(regex).search(text) for regex, text in asked)
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex)

@@ -1,0 +1,72 @@
+"""The error of another program beside vLLM (its container's runtime, a proxy, Ray, an installer), where vLLM wrote none.
+
+Such programs cannot be listed by what they say. Their loggers can, by the form of a line, which tells its level.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from vllm_doctor.knowledge.programs import Neighbour, forms, program_of
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.root_cause import AnalysedRun
+
+# Levels with which a program ends itself.
+_FATAL = frozenset({"F", "C", "fatal", "panic", "dpanic", "critical", "emerg", "emergency"})
+_ENDS = frozenset({"form-panic", "form-rust-panic", "form-java", "form-exec"})
+# Lines of a text that are read for the name of a program, and those of one message.
+_AROUND, _MORE = 400, 6
+_HARMLESS = ("calls-itself-harmless", "survived-by-design", "cut-mark")
+
+
+class ForeignError(msgspec.Struct, frozen=True):
+    """What another program said, whole, at this line of the run; `fatal`: it ended itself with it."""
+
+    program: Neighbour
+    index: int
+    what: str
+    fatal: bool
+
+
+def foreign_error(run: AnalysedRun) -> ForeignError | None:
+    """The error with which another program's last words begin: of the program that wrote the last error below the last
+    sign that vLLM works, its first fatal one, else its first. What follows is told of it by who called it."""
+    end = len(run.lines) if run.stopped is None else run.stopped
+    told = [one for one in _errors(run) if one.index < end]
+    own = [one for one in told if one.program == told[-1].program]
+    return next((one for one in own if one.fatal), own[0]) if own else None
+
+
+def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
+    around = "\n".join(line.text for line in run.lines[:_AROUND])
+    number = -1
+    for index in range(max(run.worked + 1, 0), len(run.lines)):
+        line = run.lines[index]
+        first, number = line.number != number, line.number
+        by_vllm = line.module not in {None, "uvicorn"} or says(line.process or "", "process-of-vllm")
+        whole = line.excerpt or line.text
+        if by_vllm or not first or not whole.strip() or says(whole, *_HARMLESS):
+            continue
+        for form in forms():
+            found = read(form, whole) or read(form, line.text)
+            program = program_of(form, whole, around) if found is not None else None
+            if found is None or program is None:
+                continue
+            what = " ".join((_plain(found["what"]), *(one for one in (found.get("why"),) if one), *_more(run, index)))
+            level = found.get("level") or found.get("level2") or ""
+            yield ForeignError(program, index, what, level.lower() in _FATAL or level in _FATAL or form in _ENDS)
+            break
+
+
+def _plain(what: str) -> str:
+    """Without the marks of a text that is quoted whole."""
+    whole = len(what) > 1 and what[0] == what[-1] == '"' and what.count('"') == 2
+    return what[1:-1] if whole else what
+
+
+def _more(run: AnalysedRun, index: int) -> Iterator[str]:
+    """The indented lines below, which go on with the message, up to the first call of a stack."""
+    for line in run.lines[index + 1 : index + 1 + _MORE]:
+        if line.level is not None or not says(line.text, "form-goes-on") or says(line.text, "form-stack"):
+            return
+        yield line.text.strip(" ╰├│▶─")
