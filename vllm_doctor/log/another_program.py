@@ -1,4 +1,4 @@
-"""The error of another program beside vLLM (its container's runtime, a proxy, Ray, an installer), where vLLM wrote none.
+"""The error of another program beside vLLM (a container's runtime, a proxy, an installer), where vLLM wrote none.
 
 Such programs cannot be listed by what they say. Their loggers can, by the form of a line, which tells its level.
 """
@@ -50,7 +50,7 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         for form in forms():
             found = read(form, whole) or read(form, line.text)
             program = program_of(form, whole, around) if found is not None else None
-            if found is None or program is None:
+            if found is None or program is None or (program.alone and run.by_vllm):
                 continue
             what = " ".join((_plain(found["what"]), *(one for one in (found.get("why"),) if one), *_more(run, index)))
             level = found.get("level") or found.get("level2") or ""

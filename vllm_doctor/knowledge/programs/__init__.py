@@ -12,8 +12,9 @@ import msgspec
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A program around vLLM: it writes errors in these `forms`, where `who` matches the line or `beside` the text around
-    it (either, where both are given; any line, where none is). `next` is where to look on, with what to send along."""
+    """A program around vLLM: it writes errors in these `forms`, where `who` matches the line or `beside` the text
+    around it (either, where both are given; any line, where none is). `next` is where to look on, with what to send
+    along. `alone`: it starts vLLM, or may be a part of its process, so it counts only where vLLM wrote no line."""
 
     id: str
     name: str
@@ -21,6 +22,7 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     next: str
     who: str = ""
     beside: str = ""
+    alone: bool = False
 
 
 @cache
