@@ -94,8 +94,8 @@ def test_what_a_release_no_longer_takes_is_refused_there(words: str, version: st
     [
         ("--load-format nope --max-logprobs -5", "0.8.3"),
         ("--attention-config.backend NOPE --load-format nope --max-logprobs -5", "99.0.0"),
-        ("--tokenizer-mode grok2", "0.13.0"),  # not read: 0.11.2 lacks it, and 0.14.0 has it
-        ("--enable-auto-tool-choice --tool-call-parser functiongemma", "0.13.0"),
+        ("--tokenizer-mode grok2", "0.13.1"),  # not read: 0.13.0 lacks it, and 0.14.0 has it
+        ("--enable-auto-tool-choice --tool-call-parser functiongemma", "0.13.1"),
     ],
 )
 def test_of_a_release_whose_classes_were_not_read_nothing_is_said(words: str, version: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.plan.advice.choice import choose
-from vllm_doctor.plan.advice.recommendation import Workload, holds, safe, table_tokens
+from vllm_doctor.plan.advice.recommendation import Holds, Workload, holds, safe, table_tokens
 from vllm_doctor.plan.question.planner import Question, planner
 
 SMALL = {**LLAMA_8B, "num_hidden_layers": 16, "hidden_size": 2048, "intermediate_size": 8192, "head_dim": 64}
@@ -173,7 +173,9 @@ def test_a_type_that_the_card_has_not_is_asked_for_where_the_release_does_not_ch
 
 
 # Layers with a window keep each step in flight beside it, for every request: a wide step is what the workload lacks.
-@pytest.mark.parametrize(("requests", "width", "held"), [(64, 2048, True), (40, 8192, True), (80, 8192, False)])
+@pytest.mark.parametrize(
+    ("requests", "width", "held"), [(64, 2048, Holds.SURELY), (40, 8192, Holds.SURELY), (80, 8192, Holds.NO)]
+)
 def test_a_wider_step_takes_nothing_that_the_workload_needs(tmp_path, requests, width, held):
     file = tmp_path / "config.json"
     file.write_text(json.dumps(GPT_OSS_20B))

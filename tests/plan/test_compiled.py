@@ -50,6 +50,7 @@ def test_the_launch_decides_whether_graphs_are_captured_and_kernels_timed(line, 
         (LLAMA, "0.33.0", {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, Timed.NEVER),
         (SPARSE, "0.28.0", {}, Timed.FIRST),
         (SPARSE, "0.29.0", {}, Timed.NEVER),
+        ("KimiLinearForCausalLM", "0.27.1", {}, Timed.NEVER),
         (SPARSE, "0.29.0", {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}, Timed.FIRST),
     ],
 )

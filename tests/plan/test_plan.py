@@ -117,11 +117,21 @@ def test_a_workload_that_is_not_held_is_said_in_the_first_line(model, requests, 
     assert command(*asked) == 0
     told = capsys.readouterr().out
     assert (told.splitlines()[0].endswith(": starts, but does not hold the workload")) is short
-    assert (f"  short    of the workload's {requests} requests at once it holds 6.9: the others wait" in told) is short
+    assert (f"  short    of the workload's {requests} requests at once it holds 6.98: the others wait" in told) is short
     assert (f"--goal context=65536,concurrency={requests} names cards that hold it all" in told) is short
     assert command("--format", "json", *asked) == 0
     held = json.loads(capsys.readouterr().out)["workload"]
     assert held == {"requests": requests, "held": 6.98 if short else 7.09}, "for seven the step is narrower"
+
+
+def test_a_workload_that_is_held_in_the_middle_of_the_range_may_not_be_held(model, capsys):
+    asked = ["--vllm-version", "0.33.0", "--gpu", "H100", "--model-config", model(LLAMA_8B)]
+    assert command(*asked, "--context", "66100", "--concurrency", "7", "--", "vllm", "serve", "m") == 0
+    told = capsys.readouterr().out
+    assert told.splitlines()[0].endswith(": starts, but may not hold the workload")
+    assert "--max-num-batched-tokens 8192" in told, "a step of 16384 does not hold it in the middle either"
+    assert "  holds    7.0 requests of 66100 tokens" in told
+    assert "  short    of the workload's 7 requests at once it holds 6.97 at the low end: the others wait" in told
 
 
 def test_a_launch_that_takes_shorter_requests_than_the_workload_says_so(model, capsys):

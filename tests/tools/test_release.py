@@ -37,7 +37,12 @@ class TestAWheel:
         assert options == {
             "backend": {"default": "None", "words": 1, "choices": ["triton", "cutlass"]},
             "enforce-eager": {"default": "False", "words": 0, "no_form": True},
-            "kv-cache-dtype": {"default": "'auto'", "words": 1, "choices": ["auto", "fp8"]},
+            "kv-cache-dtype": {
+                "default": "'auto'",
+                "words": 1,
+                "choices": ["auto", "fp8"],
+                "field": "CacheConfig.cache_dtype",
+            },
             "max-model-len": {"default": "None", "words": 1, "optional": True},
             "max-num-batched-tokens": {"default": "None", "words": 1, "optional": True},
             "max-num-seqs": {"default": "None", "words": 1, "type": "int"},
@@ -431,6 +436,8 @@ class SupportsPP(Protocol):
     supports_pp: ClassVar[Literal[True]] = True
 class SupportsRealtime(Protocol):
     supports_realtime: ClassVar[Literal[True]] = True
+class SupportsMultiModal(Protocol):
+    supports_encoder_tp_data: ClassVar[bool] = False
 """,
             f"{models}/registry.py": """
 _TEXT_GENERATION_MODELS = {
@@ -440,7 +447,15 @@ _TEXT_GENERATION_MODELS = {
     "EitherForCausalLM": ("vllm.models.either", "Either"),
     "MadeForCausalLM": ("fine", "Made"),
     "LostForCausalLM": ("fine", "Lost"),
+    "SeesForCausalLM": ("sees", "Sees"),
+    "SplitsForCausalLM": ("sees", "Splits"),
 }
+""",
+            f"{models}/sees.py": """
+from .interfaces import SupportsMultiModal
+class Sees(SupportsMultiModal):
+    supports_encoder_tp_data = True
+class Splits(SupportsMultiModal): ...
 """,
             f"{models}/llama.py": """
 from .interfaces import SupportsLoRA, SupportsPP
@@ -468,12 +483,36 @@ else:
             "vllm/models/either/other.py": "class Either:\n    supports_lora = True\n",
         }
         assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
-            "*": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "*": "compute_logits packed_modules_mapping supports_encoder_tp_data supports_lora supports_pp",
             "EitherForCausalLM": "supports_lora supports_pp",
             "FineForCausalLM": "compute_logits packed_modules_mapping supports_pp",
             "LlamaForCausalLM": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "SeesForCausalLM": "supports_encoder_tp_data",
+            "SplitsForCausalLM": "",
             "WholeForCausalLM": "packed_modules_mapping",
         }
+
+    @pytest.mark.parametrize(
+        "source",
+        [
+            'DEFAULT_BREAKABLE_CUDAGRAPH_ARCHITECTURES = frozenset({"BForCausalLM", "AForCausalLM"})',
+            """
+class VllmConfig:
+    def __post_init__(self):
+        if "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ and any(
+            a in ("AForCausalLM", "BForCausalLM") for a in self.model_config.architectures
+        ):
+            os.environ["VLLM_USE_BREAKABLE_CUDAGRAPH"] = "1"
+        if "VLLM_OTHER" in ("CForCausalLM",):
+            os.environ["VLLM_OTHER"] = "1"
+""",
+        ],
+    )
+    def test_models_that_are_captured_in_breaking_pieces_stand_in_a_set_or_a_condition(
+        self, tmp_path: Path, source: str
+    ) -> None:
+        said = read.release(read_wheel(wheel(tmp_path, more={"vllm/config/vllm.py": source})), [], ["breakable"])
+        assert said["breakable"] == {"AForCausalLM": {}, "BForCausalLM": {}}
 
     def test_stages_are_those_that_an_old_configuration_lists(self, tmp_path: Path) -> None:
         models = "vllm/model_executor/models"

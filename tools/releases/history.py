@@ -24,7 +24,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "kernels": kernels.TABLES,
     "packages": ("packages",),
     "metrics": ("metrics",),
-    "models": ("architectures", "quantizations"),
+    "models": ("architectures", "breakable", "quantizations"),
     "build": ("build",),
     "schemes": ("schemes",),
     "traits": ("traits",),

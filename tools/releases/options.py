@@ -48,6 +48,7 @@ class Option:
     folded: bool = False  # it is read in small letters, with underscores for hyphens
     loaded: str = ""  # a name that is imported: what must stand in it (see loaded.py)
     said: dict[str, object] = field(default_factory=dict)  # its class's own bounds or names, see fields.py
+    fed_by: str = ""  # the field that feeds it, `CacheConfig.cache_dtype`, where that has another name
 
     def record(self) -> dict[str, object]:
         """What is written down: what differs from an option that takes one word of any text."""
@@ -66,6 +67,7 @@ class Option:
             "keys": self.keys,
             "folded": self.folded,
             "loaded": self.loaded,
+            "field": self.fed_by,
             **self.said,
         }
         return made | {key: value for key, value in said.items() if value}
@@ -215,7 +217,11 @@ class _Reading:
         self._action(call, option, fed=fed is not None)
         said = ast.unparse(_keyword(call, "help") or ast.Constant("")).lower()
         option.deprecated = "deprecated" in said or _keyword(call, "deprecated") is not None
-        return long[0].lstrip("-").replace("_", "-"), option
+        name = long[0].lstrip("-").replace("_", "-")
+        owner = self.classes.tables.get(table)
+        if fed is not None and owner and fed.replace("_", "-") != name:
+            option.fed_by = f"{owner}.{fed}"
+        return name, option
 
     def _default(self, source: str) -> str | None:
         engine = self.classes.fields.get("EngineArgs", {})

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 from releases import (
     adapted,
+    breakable,
     checks,
     cited,
     environment,
@@ -48,6 +49,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (("schemes",), lambda: {"schemes": schemes.read(wheel)}),
         (tuple(registered.TABLES), lambda: registered.read(wheel)),
         (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
+        (("breakable",), lambda: {"breakable": breakable.read(wheel)}),
         (("traits",), lambda: {"traits": traits.read(wheel)}),
         (replicated.TABLES, lambda: replicated.read(wheel)),
         (("adapted",), lambda: {"adapted": adapted.read(wheel)}),

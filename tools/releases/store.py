@@ -35,6 +35,7 @@ SECTIONS = (
     "tool_parsers",
     "reasoning_parsers",
     "architectures",
+    "breakable",
     "traits",
     "tokens",
     "shared_experts",

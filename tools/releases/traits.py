@@ -20,9 +20,11 @@ from vllm_doctor.knowledge.traits import EVERY
 
 _MODELS = "vllm.model_executor.models"
 _INTERFACES = ("interfaces", "interfaces_base")
-# What a start is refused for (plan/launch/traits.py). An interface's other flags choose kernels, caches or an
-# engine, or open endpoints: nothing ends without them.
-_FLAGS = frozenset({"supports_eagle3", "supports_lora", "supports_multimodal", "supports_pp"})
+# What a start is refused for (plan/launch/traits.py), and whether a rank may hold the vision tower whole
+# (plan/launch/towers.py). An interface's other flags choose kernels, caches or an engine, or open endpoints.
+_FLAGS = frozenset(
+    {"supports_eagle3", "supports_encoder_tp_data", "supports_lora", "supports_multimodal", "supports_pp"}
+)
 # Not flags, but asked for in the same way: does the class have it at all?
 _PRESENT = frozenset({"compute_logits", "packed_modules_mapping", "bitsandbytes_stacked_params_mapping"})
 # Of these, what a release of 0.5 and 0.6 alone asks for.
@@ -58,13 +60,13 @@ class Traits:
         self.table = cache(self._table)
 
     def _of_interfaces(self) -> Iterator[str]:
-        """The flags that the release's interfaces give to who stands on them."""
+        """The flags that the release's interfaces give to who stands on them, on or off."""
         for name in _INTERFACES:
             path = self._path(f"{_MODELS}.{name}")
             if path is not None:
                 for node in self.wheel.tree(path).body:
                     if isinstance(node, ast.ClassDef):
-                        yield from (key for key, value in assigned(node.body) if _says(value) is True)
+                        yield from (key for key, value in assigned(node.body) if _says(value) is not None)
 
     def _path(self, module: str) -> str | None:
         plain = module.replace(".", "/")

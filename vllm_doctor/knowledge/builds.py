@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from vllm_doctor.knowledge import compat
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.version import Version
+from vllm_doctor.knowledge.version import Version, as_version
 
 
 def has_code(capability: float, at: Version) -> bool | None:
@@ -25,8 +25,17 @@ def has_code(capability: float, at: Version) -> bool | None:
 
 def oldest(at: Version) -> str | None:
     """The least compute capability that the wheel has code for."""
+    return min(_named(at), key=float, default=_floor(at))
+
+
+def newest(at: Version) -> str | None:
+    """The highest compute capability that the wheel has machine code for; None where it was not read."""
+    return max(_named(at), key=float, default=None)
+
+
+def _named(at: Version) -> list[str]:
     table = history("build", "build")
-    return min((name for name in table.names() if table.exists(name, at)), key=float, default=_floor(at))
+    return [name for name in table.names() if table.exists(name, at)]
 
 
 def _floor(at: Version) -> str | None:
@@ -35,11 +44,16 @@ def _floor(at: Version) -> str | None:
     return None if wheel is None else wheel.compute_floor
 
 
-def last_with(capability: float) -> str | None:
-    """The last release, of those whose wheels were read, that has machine code for such a card."""
-    table = history("build", "build")
-    spans = [table.span(name)[1] for name in table.names() if float(name) == capability]
-    return spans[0] if spans else None
+def nearest_with(capability: float, at: Version) -> str | None:
+    """The release nearest to this one, of those whose wheels were read, that has code which runs on such a card: the
+    first after it for a card that is too new for it, the last before it for one that is too old."""
+    releases = history("build", "build").texts
+    with_code = [text for text in releases if has_code(capability, as_version(text))]
+    after = [text for text in with_code if as_version(text) > at]
+    before = [text for text in with_code if as_version(text) < at]
+    least = oldest(at)
+    too_old = least is not None and capability < float(least)
+    return next(iter(before[::-1] if too_old else after), None)
 
 
 class TorchBuilds(NamedTuple):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import floor
-
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
 from vllm_doctor.plan.prediction.record import Prediction
@@ -85,23 +83,43 @@ def _held(p: Prediction) -> str:
     return held + _of_ranks(p)
 
 
+def _too_short(plan: Plan) -> str | None:
+    """What is said of a request of the workload's length, where the launch to paste takes shorter ones alone."""
+    work, length = plan.work, plan.told.length
+    if work.context is None or work.mean_tokens is not None or length >= work.context:
+        return None
+    return f"of the workload's {work.context} tokens it takes {length}: a longer request is refused"
+
+
+def _too_few(plan: Plan) -> tuple[str, bool] | None:
+    """What is said of the workload's requests at once, and whether the launch to paste holds them in the middle of
+    the range; None where it does at the low end too."""
+    held, requests = plan.requests_held, plan.work.concurrency
+    if held is None or requests is None or held[0] >= requests:
+        return None
+    likely = held[1] >= requests
+    count = f"{min(held[0] if likely else held[1], requests - 0.01):.2f}" + (" at the low end" if likely else "")
+    return f"of the workload's {requests} requests at once it holds {count}: the others wait, or are preempted", likely
+
+
 def _short(plan: Plan) -> list[str]:
     """What of the workload the launch to paste does not hold, and what finds cards that do."""
-    held, work, length = plan.requests_held, plan.work, plan.told.length
-    lines = []
-    if work.context is not None and work.mean_tokens is None and length < work.context:
-        lines.append(f"of the workload's {work.context} tokens it takes {length}: a longer request is refused")
-    if held is not None and work.concurrency is not None and held < work.concurrency:
-        waiting = "the others wait, or are preempted"
-        lines.append(
-            f"of the workload's {work.concurrency} requests at once it holds {floor(10 * held) / 10:.1f}: {waiting}"
-        )
+    few = _too_few(plan)
+    lines = [line for line in (_too_short(plan), few[0] if few is not None else None) if line is not None]
     if not lines:
         return []
     return [
         *(f"  {'short' if n == 0 else '':<8} {line}" for n, line in enumerate(lines)),
         f"           {_goal(plan)} names cards that hold it all",
     ]
+
+
+def _of_workload(plan: Plan) -> str:
+    """The end of the first line, where the launch starts and does not hold, or may not hold, the workload."""
+    few = _too_few(plan)
+    if plan.predicted.verdict != "starts" or (few is None and _too_short(plan) is None):
+        return ""
+    return f", but {'may' if few is not None and few[1] and _too_short(plan) is None else 'does'} not hold the workload"
 
 
 def _goal(plan: Plan) -> str:
@@ -282,7 +300,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
         f"vLLM {s.version} on {who}"
         + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
         + f": {verdict_in_words(p)}"
-        + (", but does not hold the workload" if p.verdict == "starts" and _short(plan) else "")
+        + _of_workload(plan)
     ]
     lines += _under_load(plan)
     lines += [f"  refused  {r}" for r in s.refusals]

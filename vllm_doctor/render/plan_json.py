@@ -94,7 +94,10 @@ def as_dict(plan: Plan) -> dict[str, object]:
         "predicted": predicted_figures(p),
         "margin": {"available_kv_gib": margin},
         "under_load": _cured(plan),
-        "workload": {"requests": plan.work.concurrency, "held": _round(plan.requests_held)},
+        "workload": {
+            "requests": plan.work.concurrency,
+            "held": _round(plan.requests_held[1]) if plan.requests_held is not None else None,
+        },
         "speed": speed_dict(plan.speed),
         "host": host_dict(p, plan.planner.known.host_gib),
         "least_sure": None

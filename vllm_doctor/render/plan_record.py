@@ -34,9 +34,9 @@ class Plan(msgspec.Struct, frozen=True):
         return self.predicted if self.choice is None else self.choice.predicted
 
     @property
-    def requests_held(self) -> float | None:
-        """How many requests of the workload the KV cache of all data-parallel ranks holds at once; None where the
-        workload does not say both how long they are and how many, or there is no such cache."""
+    def requests_held(self) -> tuple[float, float] | None:
+        """How many requests of the workload the KV cache of all data-parallel ranks holds at once, at the low end of
+        the range and in its middle; None where the workload does not say both how long they are and how many, or
+        there is no such cache."""
         p, length = self.told, self.work.mean_tokens or self.work.context
-        held = requests_held(p, length) if length is not None and self.work.concurrency is not None else None
-        return None if held is None else held[1]
+        return requests_held(p, length) if length is not None and self.work.concurrency is not None else None

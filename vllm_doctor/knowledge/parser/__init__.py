@@ -77,6 +77,14 @@ def is_repeated(name: str) -> bool:
     return option is not None and option.repeated
 
 
+@cache
+def option_of(field: str) -> str | None:
+    """The option that a field of vLLM's configuration feeds, where that has another name: kv-cache-dtype for
+    `CacheConfig.cache_dtype`. None for a field of any other option."""
+    facts = history("options", "options")
+    return next((name for name in facts.names() for record in facts.values(name) if record.get("field") == field), None)
+
+
 def _between(name: str, version: Version | None) -> OptionWords | None:
     """The option of a release that was not read, where the read ones before and after it have the same."""
     if version is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import IntEnum
 from typing import Literal
 
 import msgspec
@@ -83,10 +84,20 @@ def requests_held(p: Prediction, length: int) -> tuple[float, float] | None:
     return at[0], at[1]
 
 
-def holds(p: Prediction, work: Workload) -> bool:
-    """Does this launch hold the workload's requests at once, at the low end of the range too?"""
+class Holds(IntEnum):
+    """How surely a launch holds the workload's requests at once."""
+
+    NO = 0
+    IN_THE_MIDDLE = 1  # of the range
+    SURELY = 2  # at its low end too
+
+
+def holds(p: Prediction, work: Workload) -> Holds:
+    """Does this launch hold the workload's requests at once? Surely, where none or no cache is asked for."""
     held = requests_held(p, work.mean_tokens or work.context or p.length)
-    return work.concurrency is None or held is None or held[0] >= work.concurrency
+    if work.concurrency is None or held is None or held[0] >= work.concurrency:
+        return Holds.SURELY
+    return Holds.IN_THE_MIDDLE if held[1] >= work.concurrency else Holds.NO
 
 
 def table_tokens(total_gib: float) -> int:

@@ -3,13 +3,10 @@ release and the model decide of it (config/vllm.py, config/compilation.py; read 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from enum import Enum
-from functools import cache
-from pathlib import Path
 
-from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.traits import breaks_by_itself
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.flags import Flags
@@ -26,14 +23,6 @@ class Timed(Enum):
 _COMPILES = {"3", "VLLM_COMPILE"}
 # Graphs of pieces, which only a compiled model has.
 _OF_PIECES = {"PIECEWISE", "FULL_AND_PIECEWISE"}
-
-
-@cache
-def _uncompiled() -> Mapping[str, str]:
-    """Architectures whose classes are not compiled, but captured in pieces that break by themselves, by the first
-    release that does so unasked (DEFAULT_BREAKABLE_CUDAGRAPH_ARCHITECTURES)."""
-    told: Mapping[str, str] = json.loads(Path(__file__).with_name("uncompiled.json").read_text(encoding="utf-8"))
-    return told
 
 
 def _config(flags: Flags) -> dict[str, object]:
@@ -64,9 +53,8 @@ def captures_nothing(flags: Flags, env: Mapping[str, str], version: Version) -> 
 def times_kernels(flags: Flags, env: Mapping[str, str], architecture: str, version: Version) -> Timed:
     """At which starts kernels are timed, on copies of what they read."""
     config = _config(flags)
-    since = _uncompiled().get(architecture)
     asked = env.get("VLLM_USE_BREAKABLE_CUDAGRAPH")
-    breaks = asked == "1" or (asked is None and since is not None and version >= as_version(since))
+    breaks = asked == "1" or (asked is None and breaks_by_itself(architecture, version))
     inductor = config.get("inductor_compile_config")
     own = inductor if isinstance(inductor, dict) else {}
     names = ("combo_kernels", "benchmark_combo_kernel")

@@ -1,30 +1,13 @@
-"""Does each rank hold the vision tower whole: --mm-encoder-tp-mode data, in the classes that know it (towers.json)? Of
-the others vLLM warns, and splits the tower (config/model.py supports_multimodal_encoder_tp_data)."""
+"""Does each rank hold the vision tower whole: --mm-encoder-tp-mode data, in the classes that know it? Of the others
+vLLM warns, and splits the tower (config/model.py supports_multimodal_encoder_tp_data)."""
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
-
-import msgspec
-
-from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.traits import has_trait
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.model.architecture import Architecture
-
-
-class _Table(msgspec.Struct, frozen=True):
-    """Class → the first release in which its ranks may hold whole towers."""
-
-    source: str
-    classes: dict[str, str]
-
-
-@cache
-def _table() -> _Table:
-    return msgspec.json.decode(Path(__file__).with_name("towers.json").read_bytes(), type=_Table)
 
 
 def whole_tower(flags: Flags, a: Architecture, version: Version) -> bool:
@@ -40,5 +23,4 @@ def whole_tower(flags: Flags, a: Architecture, version: Version) -> bool:
 
 def may_be_whole(a: Architecture, version: Version) -> bool:
     """Does the class know towers that are whole on each rank?"""
-    since = _table().classes.get(a.name)
-    return since is not None and version >= as_version(since)
+    return has_trait(a.name, "supports_encoder_tp_data", version)

@@ -71,12 +71,14 @@ def _build(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
         return
     if builds.has_code(capability, s.version) is not False:
         return
-    last = builds.last_with(capability)
-    instead = f"; {last} has code for it" if last is not None else ""
+    other = builds.nearest_with(capability, s.version)
+    instead = f"; {other} has code for it" if other is not None else ""
+    least, most = builds.oldest(s.version), builds.newest(s.version)
+    needed = f"{least} or higher" if least is not None and capability < float(least) else f"at most {most}"
     yield Refusal(
         "--gpu",
         f"{gpu.name}, compute capability {capability}",
-        f"{builds.oldest(s.version)} or higher, for which the wheel of {s.version} has code{instead}",
+        f"{needed}, for which the wheel of {s.version} has code{instead}",
     )
 
 

@@ -3,6 +3,7 @@
 import string
 
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.parser import option_of
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
@@ -30,15 +31,6 @@ _OPTION_OF = {
 _OF_A_FIELD = frozenset(f"{string.ascii_lowercase}_")
 
 
-# Fields of a class whose option has another name (engine/arg_utils.py, add_cli_args).
-_RENAMED = {
-    ("CacheConfig", "cache_dtype"): "kv-cache-dtype",
-    ("MultiModalConfig", "limit_per_prompt"): "limit-mm-per-prompt",
-    ("SchedulerConfig", "policy"): "scheduling-policy",
-    ("AttentionConfig", "backend"): "attention-backend",
-    ("MambaConfig", "backend"): "mamba-backend",
-    ("LoRAConfig", "target_modules"): "lora-target-modules",
-}
 # What each release's command calls the model.
 _MODEL = frozenset({"model_tag", "model", "--model"})
 
@@ -238,7 +230,7 @@ def _named_option(case: Case, fault: Fault) -> str | None:
     lines = [run.lines[i].text.strip() for i in range(fault.index, fault.last + 1)] if run is not None else []
     checked = fault.fields("validation-error").get("what", "")
     for line in lines:
-        if (renamed := _RENAMED.get((checked, line))) is not None and case.has_flag(renamed) is not None:
+        if (renamed := option_of(f"{checked}.{line}")) is not None and case.has_flag(renamed) is not None:
             return renamed
         if 3 <= len(line) <= 60 and _OF_A_FIELD.issuperset(line) and case.has_flag(line) is not None:
             return line.replace("_", "-")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vllm_doctor.knowledge.versions import default_utilization
 from vllm_doctor.plan.advice.choice.draft import Draft
-from vllm_doctor.plan.advice.recommendation import Sum, holds, safe, table_tokens
+from vllm_doctor.plan.advice.recommendation import Holds, Sum, holds, safe, table_tokens
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES
 from vllm_doctor.plan.prediction.record import GIB, Prediction
 
@@ -65,7 +65,9 @@ def settle_step(draft: Draft) -> None:
     forbidden: tuple[Sum, ...] = ()
     if best < floor_:
         wide = draft.predict(max_num_batched_tokens=str(floor_))
-        taken = safe(wide) and not holds(wide, draft.work)
+        sure = holds(wide, draft.work)
+        taken = safe(wide) and sure is not Holds.SURELY
+        at_the_end = " there" if sure is Holds.IN_THE_MIDDLE else ""
         left = wide.margin_gib[0] if wide.margin_gib is not None else wide.available_kv_gib or 0.0
         forbidden = (
             Sum(
@@ -74,7 +76,11 @@ def settle_step(draft: Draft) -> None:
                 "GiB",
                 f"at the low end of the range; one request of {wide.length} tokens needs {wide.needed_kv_gib:.2f}"
                 + (f"; predicted {wide.outcome}" if wide.outcome != "ok" else "")
-                + (f"; it would not hold the workload's {draft.work.concurrency} requests at once" if taken else ""),
+                + (
+                    f"; it would not hold the workload's {draft.work.concurrency} requests at once{at_the_end}"
+                    if taken
+                    else ""
+                ),
                 "v1/worker/gpu_worker.py",
             ),
         )
@@ -96,12 +102,13 @@ def settle_step(draft: Draft) -> None:
 
 
 def _affords(draft: Draft, narrow: int, wide: int) -> bool:
-    """Is the wide step safe, and does it take nothing that the workload needs? Where the narrow step does not hold the
-    workload's requests either, some wait with both."""
+    """Is the wide step safe, and does it hold the workload's requests as surely as the narrow one? Where neither holds
+    them, some wait with both."""
     p = draft.predict(max_num_batched_tokens=str(wide))
-    if not safe(p) or holds(p, draft.work):
-        return safe(p)
-    return not holds(draft.predict(max_num_batched_tokens=str(narrow)), draft.work)
+    if not safe(p):
+        return False
+    sure = holds(p, draft.work)
+    return sure is Holds.SURELY or sure >= holds(draft.predict(max_num_batched_tokens=str(narrow)), draft.work)
 
 
 def _least(draft: Draft) -> int:
