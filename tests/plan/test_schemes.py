@@ -113,7 +113,7 @@ def test_what_is_not_said_is_not_refused():
     assert refused(asked, "0.9.1") == []
 
 
-@pytest.mark.parametrize(("version", "taken"), [("0.5.0", True), ("0.8.3", True)])
+@pytest.mark.parametrize(("version", "taken"), [("0.5.0", True), ("0.8.4", False), ("0.8.4.1", True)])
 def test_between_two_releases_that_were_read_both_have_to_refuse(version, taken):
-    # 0.8.2 has none for zero points and 0.8.5 has one; of 0.5.0 no choice was read.
+    # 0.8.4 has none for zero points and 0.8.5 has one; of 0.5.0 no choice was read.
     assert (refused(config("int4, zero points"), version) == []) is taken

@@ -71,8 +71,8 @@ def test_tokens_are_split_with_experts_and_data_in_parallel_by_some_backends(fla
         ("0.11.0", None, WHOLE),  # allgather_reducescatter is
         ("0.11.0", "pplx", SPLIT),
         ("0.16.0", "pplx", SPLIT),
-        ("0.17.0", "pplx", PERHAPS),  # not read: 0.17.1 takes another in its place
-        ("0.17.1", "pplx", WHOLE),
+        ("0.16.1", "pplx", PERHAPS),  # not read: 0.17.0 takes another in its place
+        ("0.17.0", "pplx", WHOLE),
         ("0.28.0", "flashinfer_nvlink_one_sided", SPLIT),
         ("0.29.0", "flashinfer_nvlink_one_sided", WHOLE),
         ("99.0", None, WHOLE),  # as the newest that was read

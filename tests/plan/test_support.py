@@ -82,16 +82,9 @@ def test_a_v100_is_refused_by_a_wheel_without_code_for_it(ask):
     assert refused(ask(LLAMA_8B, gpu="V100 32GB", version="0.19.0")) == []
 
 
-@pytest.mark.parametrize(
-    ("gpu", "version", "needed"),
-    [
-        ("V100 32GB", "0.33.0", "7.5 or higher, for which the wheel of 0.33.0 has code; 0.19.1 has code for it"),
-        ("RTX 5090", "0.8.5", "at most 9.0, for which the wheel of 0.8.5 has code; 0.9.0 has code for it"),
-        ("B200", "0.6.6", "at most 9.0, for which the wheel of 0.6.6 has code; 0.9.0 has code for it"),
-    ],
-)
-def test_a_card_without_code_is_told_the_nearest_release_that_has_it(ask, gpu, version, needed):
-    assert [r.needed for r in ask(LLAMA_8B, gpu=gpu, version=version).predict().settings.refusals] == [needed]
+def test_a_card_without_code_is_told_the_nearest_release_that_has_it(ask):
+    (told,) = ask(LLAMA_8B, gpu="V100 32GB").predict().settings.refusals
+    assert told.needed == "7.5 or higher, for which the wheel of 0.33.0 has code; 0.19.1 has code for it"
 
 
 def test_mxfp4_is_refused_on_a_card_below_its_compute_capability(ask):
@@ -204,7 +197,11 @@ def test_a_backend_of_other_cards_is_refused(ask):
     ("gpu", "version", "only"),
     [
         ("B200", "0.6.2", "no published build of 2.4.0"),  # PTX of 9.0 is in vLLM's own code
-        ("RTX 5090", "0.8.5", None),  # refused
+        (
+            "RTX 5090",
+            "0.8.5",
+            "the wheel of 0.8.5 has code for compute capability 9.0 at most, and none for 12.0; 0.9.0",
+        ),
         ("B200", "0.9.0", "for CUDA 12.8 has code"),
         ("GB10", "0.10.1", "for CUDA 12.8 has code"),  # code for 12.0 runs on 12.1
         ("B200", "0.10.2", None),  # the index has torch 2.8 for CUDA 12.8
