@@ -205,3 +205,20 @@ def test_the_head_of_glog_is_taken_off_and_what_klog_quotes_is_parted(level: str
     assert one(f"{head}{WORDS}").text == WORDS
     assert [line.text for line in Stripper().lines(f'{head}"first\\nsecond\\n"', 7)] == ["first", "second"]
     assert one(f'{head}"Error syncing pod" err="x"').text == '"Error syncing pod" err="x"'
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "WARN  PyProcess W-252-model-stderr: ",
+        "INFO  PyProcess W-98-example-8b-stdout: ",
+        "[WARN ] PyProcess - W-252-model-stderr: ",
+        "2026-03-14 09:26:53,120 [INFO ] W-9000-example_1.0-stdout MODEL_LOG - ",
+        "2026-03-14T09:26:53,120 [WARN ] W-9000-example_1.0-stderr MODEL_LOG - ",
+    ],
+)
+def test_what_a_java_server_passes_on_of_its_worker_is_the_workers_own_line(head: str) -> None:
+    assert one(f"{head}{WORDS}").text == WORDS
+    call = '  File "/opt/v/vllm/worker/worker.py", line 125, in warm_up_model'
+    assert one(f"{head}{call}").text == call
+    assert one("INFO  PyProcess - Start process: 19000").text == "INFO  PyProcess - Start process: 19000"

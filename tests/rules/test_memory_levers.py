@@ -164,3 +164,25 @@ def test_weights_leave_the_gpu_only_by_a_runner_that_reads_the_option(release: s
     )
     (offload,) = (change for change in found.changes if change.name == "cpu-offload-gb")
     assert ("VLLM_USE_V2_MODEL_RUNNER=0" in offload.why) is beside
+
+
+def test_one_refused_layer_of_the_cache_is_no_measure_of_those_that_follow() -> None:
+    call = _call("worker/cache_engine.py", "_allocate_kv_cache", "layer_kv_cache = torch.zeros(alloc_shape,")
+    found = _found("Traceback (most recent call last):", *call, OOM)
+    lower = _changes(found)[0]
+    assert (lower.name, found.code) == ("gpu-memory-utilization", "VD141")
+    assert "0.05 below the default" in lower.why
+    assert "1.08 of 39.38 GiB, for the piece that was refused; more of them follow" in lower.why
+
+
+def test_where_the_card_is_quoted_without_the_word_capacity_its_size_is_read() -> None:
+    launch = ("llm = LLM(", '    model="example/chat-31B-it",', ")")
+    broken = "Tried to allocate 22.04 GiB (GPU 0; 23.52 GiB total; 0 bytes free)"
+    found = _found(*launch, "torch.cuda.OutOfMemoryError: CUDA out of memory.", broken)
+    assert (found.code, found.cause.value) == ("VD110", "weights-exceed-vram")
+
+
+def test_a_driver_that_refuses_free_memory_is_no_share_too_high() -> None:
+    refused = OOM.replace("1.18 GiB", "20.00 MiB").replace("613.56 MiB", "30.00 GiB")
+    found = _found(*_call("v1/worker/gpu_worker.py", "load_model", "self.model_runner.load_model()"), refused)
+    assert (found.code, found.cause.value, found.confidence.value) == ("VD208", "other", "possible")

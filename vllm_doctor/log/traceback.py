@@ -12,7 +12,8 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.log import LogLine
 
 START = "Traceback (most recent call last)"
-_FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}), in (.+)')
+# People who shorten a call leave its line number out, and what follows it.
+_FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}|\.{3}|…)(?:, in (.+)|(?<=[.…])\s*$)')
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
 # The same before IPython 8, which Colab still runs: no line number, and a cell of a notebook has a name of its own.
@@ -267,7 +268,8 @@ def _frame(text: str) -> tuple[Frame, bool] | None:
     """The call that a line names, and whether a listing of its code follows, which then has the line's number."""
     plain = _FRAME.match(text) or _SHORT.match(text)
     if (found := plain or _CELL.match(text)) is not None:
-        return Frame(path_of(found[1]), int(found[2]), found[3].strip()), plain is None
+        number = int(found[2]) if found[2].isdecimal() else 0
+        return Frame(path_of(found[1]), number, (found[3] or "").strip()), plain is None
     old = _OLD_CELL.match(text)
     return (Frame(path_of(old[1]), 0, old[2]), True) if old is not None else None
 

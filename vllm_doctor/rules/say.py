@@ -11,7 +11,7 @@ from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.numbers import typed
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding, Scalar
-from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Phase, Severity
+from vllm_doctor.records.verdict import Applicability, Cause, ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.order import OrderRow
 
@@ -42,6 +42,7 @@ def finding(
     evidence: tuple[Evidence, ...],
     refute: str,
     phase: Phase | None = None,
+    cause: Cause | None = None,
     title: str = "",
     detail: str = "",
     severity: Severity = Severity.BLOCKS_START,
@@ -60,7 +61,7 @@ def finding(
     short, beyond = _parted(title or rule.title, rule.title)
     return Finding(
         code=rule.code,
-        cause=rule.cause,
+        cause=cause or rule.cause,
         phase=phase or rule.phase,
         title=short,
         severity=severity,

@@ -25,6 +25,10 @@ _OUTER = re.compile(
     r"(?P<ihost>[\w.-]+) (?P<iunit>[^\s\[\]:]+)\[(?P<ipid>\d{1,10})\]: "
     r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
     r"|\[(?P<pod>pod/[^\]\s]+)\] ?"
+    # what DJL Serving and TorchServe pass on of a worker's streams (PyProcess, WorkerLifeCycle: log4j's layouts)
+    r"|(?:(?P<java>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}) )?\[?(?:DEBUG|INFO|WARN|ERROR) {0,2}\]? {1,2}"
+    r"(?:PyProcess (?:- )?W-\d{1,6}-[\w./-]{1,80}?-std(?:out|err): "
+    r"|W-\d{1,6}-[\w.-]{1,80}?-std(?:out|err) MODEL_LOG - )"
     r"|(?P<service>[\w.-]{1,60}) +\| "
     # with a space, no fraction and nothing else it is put before each line by a program that pipes a log (`ts`)
     r"|\[(?P<braced>\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)| \d\d:\d\d:\d\d))\] "
@@ -150,6 +154,7 @@ class Stripper:
                 or outer["cri"]
                 or outer["braced"]
                 or outer["logged"]
+                or outer["java"]
                 or outer["own"]
             )
             if (outer["before"] or outer["after"] or "").startswith("vllm"):

@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
-from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs
+from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs, of_a_request
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -20,7 +20,6 @@ _ALWAYS = Version((0, 11, 0))
 _OF_A_DUMMY = 1.0
 # Only V1's model runner has it, and V1 chunks prompts by itself.
 _OF_V1 = "_get_prompt_logprobs_dict"
-_OF_A_REQUEST = "compute_logprobs"
 
 
 def judge(case: Case) -> Outcome:
@@ -63,9 +62,7 @@ def _unplaced(case: Case) -> Oom | None:
     if not isinstance(oom, Oom) or not for_logprobs(oom):
         return None
     large = oom.torch is not None and oom.torch.asked > _OF_A_DUMMY * GIB
-    # V1's sampler computes them where a request asks for them alone; its dummy batch asks for none.
-    asked = any(says(file, "call-v1-sampler") for file in oom.fault.files) and _OF_A_REQUEST in oom.fault.functions
-    return oom if large or asked or oom.run.first("asks-prompt-logprobs") is not None else None
+    return oom if large or of_a_request(oom.fault) or oom.run.first("asks-prompt-logprobs") is not None else None
 
 
 def _in_pieces(oom: Oom) -> bool:

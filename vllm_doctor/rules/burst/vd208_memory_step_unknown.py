@@ -5,7 +5,7 @@ from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Phase, Severity
+from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.full_to_budget import full_to_budget
 from vllm_doctor.rules.gates.out_of_memory import (
@@ -22,7 +22,7 @@ from vllm_doctor.rules.gates.profile_run import in_model, too_large_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share, smaller_own_pool
-from vllm_doctor.rules.remedies.refused_memory import of_driver
+from vllm_doctor.rules.remedies.refused_memory import of_driver, of_pool, pool_status
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import lighter
@@ -32,12 +32,18 @@ from vllm_doctor.rules.say import finding
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
 _OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program"})
 
+# What V1 says of a start alone, in the lines around the error, and how many those are.
+_START_FAILED, _AROUND = frozenset({"engine-core-failed", "engine-init-failed"}), 400
+
+_IF_CACHE = "if the KV cache stood: the steps after it work in the memory that gpu_memory_utilization leaves free"
+_IN_START = "GPU memory ran out in the start; the log does not show in which step"
 _ON_TOP = "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache"
 _IF_SERVING = "if the server had been ready: a step works in the memory that gpu_memory_utilization leaves free"
 _IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
 
 
 _REFUSED = "The driver refused memory that it calls free"
+_POOL = "The memory pool of sleep mode gets an error from the driver"
 _REFUSED_FIRST = "The driver refused the first memory that this process asked for"
 _PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS, StartupPhase.PROFILE: Phase.STARTUP_PROFILE}
 _WHO_REFUSES = (
@@ -70,22 +76,35 @@ def judge(case: Case) -> Outcome:
     forward = forward and not by_far
     placed = outside or after_kv or forward
     refused = by_far or ((refused_though_free(oom.torch) or refused_at_first(oom.torch)) and not placed)
-    limits = of_driver(case, oom.torch) if refused else ()
+    status = pool_status(oom) if refused else None
+    limits = of_pool(case, status) if status else of_driver(case, oom.torch) if refused else ()
     # Each with its condition: the reader knows whether the server had been ready.
     open_ = not (placed or refused or oom.fault.at_end)
+    starting = open_ and _starts(oom)
     return finding(
         RULE,
-        title=_title(oom, forward=forward, refused=refused),
+        title=_POOL if status else _IN_START if starting else _title(oom, forward=forward, refused=refused),
         detail=_BY_STEP if open_ else "",
-        phase=_phase(oom.fault) if outside else _PHASES.get(oom.fault.startup_phase) if refused else None,
+        phase=Phase.STARTUP_PROFILE
+        if starting
+        else Phase.RUNTIME_LEAK_OR_FRAGMENTATION
+        if status
+        else _phase(oom.fault)
+        if outside
+        else _PHASES.get(oom.fault.startup_phase)
+        if refused
+        else None,
+        cause=Cause.OTHER
+        if refused
+        else None,  # a limit of the driver or of the host: no share of the card is too high
         severity=Severity.BLOCKS_START if open_ or by_far else Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if placed or open_ or any(limits) else Confidence.POSSIBLE,
         changes=(
-            *(lighter(case) if refused and too_large_by_name(case) is not None else ()),
+            *(lighter(case) if refused and not status and too_large_by_name(case) is not None else ()),
             *limits,
             *smaller_own_pool(case),
             fewer_tokens(case, oom.torch, measuring=False) if forward else None,
-            lower_utilization(case, oom.torch, _IF_SERVING if forward or open_ else _ON_TOP)
+            lower_utilization(case, oom.torch, _IF_CACHE if starting else _IF_SERVING if forward or open_ else _ON_TOP)
             if not (open_ and _lacks_much(oom.torch)) and not refused
             else None,
             fewer_tokens(case, oom.torch, measuring=False) if (after_kv or open_) and sizes_by_share(case) else None,
@@ -96,8 +115,14 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(_decisive(oom.fault)),),
         arithmetic=sums(oom.torch),
         refute="the lines before the error show in which phase of the start it happened",
-        then=_who_refuses(oom) if refused else "",
+        then=_who_refuses(oom) if refused and not status else "",
     )
+
+
+def _starts(oom: Oom) -> bool:
+    """Does V1 say around the error that the engine did not come up? Then no server had been ready."""
+    told = (death.index for death in oom.run.deaths if death.id in _START_FAILED)
+    return not oom.run.served() and any(abs(at - oom.fault.index) <= _AROUND for at in told)
 
 
 def _title(oom: Oom, *, forward: bool, refused: bool) -> str:

@@ -1,11 +1,13 @@
 """What every rule about a failed step at run time asks first."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, trains
 from vllm_doctor.rules.outcome import NotHere, Unseen
 
+_OF_A_REQUEST = "compute_logprobs"
 _LOGPROBS = (
     "prompt_logprobs",
     "compute_logprobs",
@@ -45,6 +47,17 @@ def for_logprobs(oom: Oom) -> bool:
         return any(mark in function for function in inner for mark in _LOGPROBS)
     near = oom.run.lines[max(0, oom.fault.index - _BESIDE) : oom.fault.last + _BESIDE + 1]
     return any(says(line.text, "code-of-logprobs") for line in near)
+
+
+def of_a_request(fault: Fault) -> bool:
+    """Does V1's sampler compute log-probabilities that a request asked for? Its dummy batch asks for none.
+
+    The call says so, or the line of code below a call whose name was cut off."""
+    if not any(says(file, "call-v1-sampler") for file in fault.files):
+        return False
+    frames = [frame for link in fault.crash.links for frame in link.frames] if fault.crash is not None else []
+    shown = any(not frame.function and says(frame.code, "code-of-logprobs") for frame in frames)
+    return shown or _OF_A_REQUEST in fault.functions
 
 
 def unmeasured_kernel(oom: Oom) -> str | None:

@@ -1,14 +1,18 @@
 """What to change where a driver refuses memory that it calls free: limits of its own, which no model's size cures."""
 
+from vllm_doctor.log.match import read
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import Oom
 from vllm_doctor.rules.gates.unified import is_named, shares_memory
-from vllm_doctor.rules.say import environment, thing
+from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
 # Level Zero refuses one allocation of 4 GiB and more, unless it is asked for relaxed limits.
 _ONE_BLOCK = 4 * GIB
+# Lines around the error in which the pool may speak.
+_BESIDE = 8
 _TTM = "cat /sys/module/ttm/parameters/pages_limit; grep . /sys/class/drm/card*/device/mem_info_*_total"
 _WSL = "dmesg | grep -i dxgk | tail; free -g"
 _DRIVER = "sudo dmesg | grep -iE 'xe |i915|amdgpu' | tail"
@@ -23,6 +27,28 @@ def of_driver(case: Case, torch: TorchOom | None) -> tuple[Change | None, ...]:
     if torch.backend == "HIP":
         return _amd(case)
     return _intel(torch) if torch.backend == "XPU" else ()
+
+
+def pool_status(oom: Oom) -> str | None:
+    """What the driver answered to a call of sleep mode's pool beside the error; None where the pool says nothing.
+
+    The pool gives torch no memory where a call of it fails, whatever the reason, and torch then says that memory ran
+    out (csrc/cumem_allocator.cpp, my_malloc)."""
+    near = oom.run.lines[max(0, oom.fault.index - _BESIDE) : oom.fault.last + _BESIDE + 1]
+    told = (read("cumem-status", line.text) for line in near)
+    return next((said["status"] for said in told if said is not None), None)
+
+
+def of_pool(case: Case, status: str) -> tuple[Change | None, ...]:
+    """Changes where the pool of sleep mode, and no amount of memory, is at fault."""
+    without = f"without sleep mode vLLM takes memory as torch does: the driver answered its pool with '{status}'"
+    return (
+        set_flag(case, "enable-sleep-mode", None, Direction.REMOVE, without),
+        environment("PYTORCH_CUDA_ALLOC_CONF", Direction.REMOVE, "the pool and expandable segments do not go together")
+        if case.env("PYTORCH_CUDA_ALLOC_CONF") is not None
+        else None,
+        upgrade(case, "a newer release may map memory for its pool in another way"),
+    )
 
 
 def _amd(case: Case) -> tuple[Change | None, ...]:

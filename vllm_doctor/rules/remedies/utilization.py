@@ -46,7 +46,7 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str, *, more: flo
         return by_share(case, whole, Direction.LOWER, why) if not case.budgeted else _lower_by(case, whole, why)
     if not case.budgeted:
         short = max((torch.asked - (torch.free or 0)) / GIB, 0) + SPARE_GIB if torch is not None else None
-        return by_share(case, short, Direction.LOWER, why)
+        return by_share(case, short, Direction.LOWER, why, more=more)
     if torch is not None and total is not None and torch.free is not None:
         known = more if more is not None and math.isfinite(more) else None
         missing = max(torch.asked / GIB, known or 0.0) - torch.free / GIB
@@ -97,18 +97,25 @@ def _lower_by(case: Case, short: float, why: str) -> Change | None:
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, f"{why}: {formula}", predicted=predicted)
 
 
-def by_share(case: Case, size: float | None, direction: Direction, why: str) -> Change | None:
-    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become."""
+def by_share(
+    case: Case, size: float | None, direction: Direction, why: str, *, more: float | None = None
+) -> Change | None:
+    """Where the fraction in use is not known: how far to move it for `size` GiB, and what the default would become.
+
+    `more` as in `lower_utilization`: where nobody knows how many pieces follow, one piece is no measure of them."""
     total, (default, _) = case.total_gib, case.utilization
     if case.version is None and direction is Direction.LOWER:
         default = min(default, versions.default_utilization(versions.sampled()[0]))  # which release it is, is not known
     by = max(math.ceil(size / total * 100) / 100, 0.01) if size is not None and total is not None else 0.05
+    follow = more is not None and math.isinf(more) and by < _STEP
+    by = _STEP if follow else by
     down = direction is Direction.LOWER
     to = round(default - by if down else min(default + by, versions.HIGHEST_UTILIZATION), 2)
     if to <= 0.05:
         return None
     whole = f"of {total:.2f} GiB" if total is not None else "GiB, of a GPU whose size is not known"
     sum_ = f"{size:.2f} {whole}" if size is not None else "the log does not print the amount"
+    sum_ += ", for the piece that was refused; more of them follow" if follow else ""
     # Which release it is may not be known; a value above the newest default is above every one.
     older = versions.default_utilization(versions.sampled()[0])
     named = f"{default:g}" if down or case.version is not None or older == default else f"{older:g} or {default:g}"

@@ -11,7 +11,7 @@ from vllm_doctor.rules.gates.named_fault import exception_line
 from vllm_doctor.rules.gates.unified import shares_memory
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.say import finding, gib, thing, upgrade, upgrade_to
+from vllm_doctor.rules.say import environment, finding, gib, thing, upgrade, upgrade_to
 
 # The first release that goes on where the free memory is the same before and after.
 _EQUAL_PASSES = Version((0, 16))
@@ -56,7 +56,16 @@ def judge(case: Case) -> Outcome:
             confidence=Confidence.LIKELY,
             evidence=(case.line(at),),
             arithmetic=_sum(root.fields("profile-free-rose")),
-            changes=(stop_others(case, "another process held this memory before the engine was made, and freed it"),),
+            changes=(
+                environment(
+                    "CUDA_VISIBLE_DEVICES",
+                    Direction.SET,
+                    "show the engine one GPU alone, before anything calls CUDA: 0 GiB of weights means that the model "
+                    "went to another GPU than vLLM measures",
+                    command="CUDA_VISIBLE_DEVICES=N python …   # N: the GPU of the engine, by nvidia-smi -L",
+                ),
+                stop_others(case, "another process held this memory before the engine was made, and freed it"),
+            ),
             refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
             then="if a program makes the engine in its own process (a trainer), free its models first (del, "
             "torch.cuda.empty_cache()), or give vLLM a separate GPU",

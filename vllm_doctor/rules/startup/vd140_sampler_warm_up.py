@@ -11,6 +11,7 @@ from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
 from vllm_doctor.rules.gates.profile_run import dummy_batch
+from vllm_doctor.rules.gates.run_time import of_a_request
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import SMALLEST_DEFAULT, fewer_sequences, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -36,7 +37,8 @@ def judge(case: Case) -> Outcome:
         return Clear("something else holds the memory that was missing")
     # Pools of graphs that were captured stand in torch's message: then it was the warm-up, after the KV cache.
     captured = run.oom is not None and bool(run.oom.private_pools)
-    measuring = root.startup_phase == StartupPhase.PROFILE or (unplaced and not captured)
+    # The sampler's sentence speaks of its warm-up; its code without that sentence runs in the profile first.
+    measuring = root.startup_phase == StartupPhase.PROFILE or (unplaced and not captured and not said)
     return finding(
         RULE,
         title=f"The {'pooler' if 'pooler-oom' in root.ids else 'sampler'}'s dummy batch{_size(case)} does not fit",
@@ -71,7 +73,7 @@ def _size(case: Case) -> str:
 def _in_its_code(root: Fault) -> bool:
     """A traceback cut off before the step: what fails in the sampler's own code is a buffer of sequences × vocabulary,
     and while serving there are never more of them than the profile run had."""
-    if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED:
+    if root.startup_phase is not StartupPhase.CONFIG or not root.ids & EXHAUSTED or of_a_request(root):
         return False
     return any(says(f, "call-v1-sampler") for f in root.files[-2:]) and not any("logprobs" in f for f in root.functions)
 
