@@ -21,6 +21,7 @@ BOTH = "--quantization bitsandbytes --load-format bitsandbytes"
         (LLAMA_8B, f"-pp 2 {BOTH}", "0.6.1", "--pipeline-parallel-size"),
         (LLAMA_8B, "--quantization bitsandbytes", "0.7.3", "--quantization"),
         (LLAMA_8B, "--load-format bitsandbytes", "0.7.3", "--load-format"),
+        (LLAMA_8B, f"-tp 16 {BOTH}", "0.27.1", "--tensor-parallel-size"),  # of 8 KV heads
         (EIGHT, "", "0.27.1", "quantization_config"),
         (MOE, "", "0.10.0", "quantization_config"),
     ],
@@ -35,7 +36,7 @@ def test_this_is_refused(config, flags, version, flag):
         (DENSE, "", "0.27.1"),
         (DENSE, "-pp 2", "0.27.1"),
         (LLAMA_8B, f"-tp 2 {BOTH}", "0.6.2"),  # quantized while it loads, a rank has its own
-        (LLAMA_8B, f"-tp 2 {BOTH}", "0.27.1"),
+        (LLAMA_8B, f"-tp 8 {BOTH}", "0.27.1"),
         (LLAMA_8B, "--quantization bitsandbytes", "0.8.2"),
         (MOE, "", "0.10.1"),
     ],

@@ -25,6 +25,9 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
             str(ranks),
             f"1: a checkpoint stored in {METHOD} is not split among ranks, only into stages",
         )
+    elif not stored and a.mla is None and 0 < a.kv_heads < ranks:
+        needed = f"at most {a.kv_heads}: {METHOD} gives each rank an even part of the keys, less than a head"
+        yield Refusal("--tensor-parallel-size", str(ranks), needed)
     elif stored and a.moe is not None and a.quantization is not None:
         eight = a.quantization.values.get("load_in_8bit") is True
         if eight and s.does.packs_experts_in_bits:
