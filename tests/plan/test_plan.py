@@ -138,7 +138,7 @@ def test_a_launch_that_takes_shorter_requests_than_the_workload_says_so(model, c
     asked = ["--vllm-version", "0.33.0", "--gpu", "L4", "--model-config", model(LLAMA_8B), "--context", "131072"]
     assert command(*asked, "--", "vllm", "serve", "m", "--max-model-len", "131072") == 1
     told = capsys.readouterr().out
-    assert "  short    of the workload's 131072 tokens it takes 59904: a longer request is refused" in told
+    assert "  short    of the workload's 131072 tokens it takes 60928: a longer request is refused" in told
     assert "--goal context=131072,concurrency=1 names cards that hold it all" in told
 
 
@@ -513,7 +513,7 @@ def test_the_longest_context_is_said_once_with_its_reason_where_memory_alone_set
     asked = ["--vllm-version", "0.33.0", "--gpu", "L4", "--model-config", model(LLAMA_8B)]
     assert command(*asked, "--", "vllm", "serve", "m") == 1
     told = capsys.readouterr().out
-    assert "  longest  32256 tokens: one such request fills the 4.04 GiB of the range's low end" in told
+    assert "  longest  32768 tokens: one such request fills the 4.11 GiB of the range's low end" in told
     assert "one of 131072 needs 16.00" in told
     assert "the longest request that fits" not in told
     assert command(*asked, "--context", "4096", "--", "vllm", "serve", "m") == 1

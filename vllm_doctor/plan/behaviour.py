@@ -110,6 +110,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v2_dense: bool
     checks_expert_groups: bool
     dflash_in_own_type: bool
+    marks_token_ids: bool
     caches_recurrent_prefixes: bool
     counts_batches_in_flight: bool
     measures_consumed: bool

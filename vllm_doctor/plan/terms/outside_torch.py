@@ -40,8 +40,10 @@ _KEPT_BELOW, _KEPT_ABOVE = 0.1, 0.15
 # all-reduce (compilation/passes, allreduce_rms). One host, eight H200 of 0.19: 0.59 where compiled starts keep 2.1.
 _EAGER = 1.5
 # GB10 and Jetson: what is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the
-# process' own host memory counts too. Four logs of GB10, 1.0 to 4.6 GiB.
-_UNIFIED = Estimate(2.5, 2.2, 2.4)
+# process' own host memory counts too, and while graphs are captured as well. Beside the table of token ids, which
+# follows from the launch: eight logs of GB10 and Thor, 1.0 to 4.0 GiB, one of 5.3; graphs of five, 1.3 to 1.7 times
+# those of other cards.
+_UNIFIED, _UNIFIED_GRAPHS = Estimate(2.5, 2.2, 2.4), 1.4
 
 
 # How far DeepEP's buffers may be larger: the symmetric heap in which they lie is rounded, and has its own book.
@@ -61,7 +63,7 @@ def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | No
     """As published starts of its kind show it (calibration/outside_torch.json)."""
     kept = persistent(a, s) if s.does.measures_consumed and last_stage else 0.0
     if gpu is not None and gpu.unified:
-        return Estimate(_UNIFIED.gib + kept, _UNIFIED.below, _UNIFIED.above)
+        return Estimate(_UNIFIED.gib + kept + _token_table(s), _UNIFIED.below, _UNIFIED.above)
     cell = _cell(s, gpu, total_gib)
     fit, unit = cell.fit or _NOTHING, 1.0
     if cell.unit != "GiB":
@@ -83,6 +85,15 @@ def not_of_torch(
     what a later release logs of such ranks is the rest."""
     alone = replace(s, version=COUNTS_APART) if s.does.counts_used_memory else s
     return non_torch(a, alone, gpu, total_gib, last_stage=last_stage).gib
+
+
+def _token_table(s: Settings) -> float:
+    """GiB of the host that hold every request's token ids, 4 bytes each, as long as a request may be; the first runner
+    marks each of them in a byte more (v1/worker/gpu_input_batch.py, gpu/states.py all_token_ids)."""
+    if s.engine == "V0":
+        return 0.0
+    marks = not s.v2_runner and s.does.marks_token_ids
+    return s.seqs * s.length * (5 if marks else 4) / GIB
 
 
 def _cell(s: Settings, gpu: Card | None, total_gib: float | None) -> Cell:
@@ -147,6 +158,8 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
     workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
     size = shared + moe + count * layers * 0.122 / 1024 + workspace
+    if gpu is not None and gpu.unified:
+        size *= _UNIFIED_GRAPHS
     below, above = 0.1 + (0.5 if a.hybrid else 0.3) * (size - workspace), 0.1 + 0.25 * size
     plans = count * layers * COLLECTIVES * CAPTURED
     joined = _joins_by_nccl(s, gpu)

@@ -1,0 +1,36 @@
+"""Where the host's memory is the card's, what the host keeps counts too (utils/mem_utils.py MemorySnapshot)."""
+
+import pytest
+
+from tests.plan.models import HYBRID_LIKE, LLAMA_8B
+from vllm_doctor.plan.prediction.record import Prediction
+from vllm_doctor.plan.question.ask import KnownStart, foresee
+
+GB10, H100 = ("NVIDIA GB10", 119.7), ("NVIDIA H100 80GB HBM3", 79.19)
+
+
+def planned(config, version, card, length, seqs) -> Prediction:
+    line = ("vllm", "serve", "m", "--max-model-len", str(length), "--max-num-seqs", str(seqs))
+    told = foresee(KnownStart(line, version, config, *card))
+    assert told is not None
+    return told.now
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "each"),
+    [(HYBRID_LIKE, "0.27.1", 5), (LLAMA_8B, "0.10.2", 4), (LLAMA_8B, "0.11.2", 5), (LLAMA_8B, "0.33.0", 4)],
+    ids=["first runner", "before marks", "with marks", "second runner"],
+)
+def test_the_table_of_token_ids_is_as_long_as_requests_may_be(config, version, each):
+    """Each request has a row of --max-model-len (v1/worker/gpu_input_batch.py, gpu/states.py)."""
+    more = [
+        planned(config, version, card, 131072, 256).non_torch_gib
+        - planned(config, version, card, 4096, 256).non_torch_gib
+        for card in (GB10, H100)
+    ]
+    assert more == [pytest.approx(256 * (131072 - 4096) * each / (1 << 30), abs=0.01), 0]
+
+
+def test_graphs_are_measured_with_what_the_host_takes_meanwhile():
+    shared, own = (planned(HYBRID_LIKE, "0.27.1", card, 4096, 64).cudagraph_gib for card in (GB10, H100))
+    assert shared == pytest.approx(1.4 * own, abs=0.01)
