@@ -13,7 +13,8 @@
                                                option, variable and value of an answer against what those releases take;
                                                with a launch of each kind of model that has it; and lists the entries
                                                whose first release the code does not show, and the ways round that some
-                                               kinds of models do not start with
+                                               kinds of models do not start with or whose package a release does not
+                                               ask for
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -35,6 +36,7 @@ from pathlib import Path
 
 from releases.accepted import refused
 from releases.launched import ends_the_start, for_some_models
+from releases.required import beyond_requirements
 
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
@@ -331,7 +333,9 @@ def main(argv: list[str] | None = None) -> int:
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         early = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
         apart = [f"{one.id}: {why}" for one in issues() for why in for_some_models(one)]
-        print("\n".join(("to be read, why it begins there:", *early, "and whether it is of such a model:", *apart)))
+        beyond = [f"{one.id}: {why}" for one in issues() for why in beyond_requirements(one)]
+        for what, rows in (("why it begins there", early), ("of which models", apart), ("what vLLM asks for", beyond)):
+            print("\n".join((f"to be read, {what}:", *rows)))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
         print(f"{seen} proofs are code; {len(wrong)} of them, or calls or answers beside them, do not hold")
         return 1 if wrong else 0

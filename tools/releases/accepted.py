@@ -45,7 +45,7 @@ def refused(one: Issue) -> list[str]:
         missed = [at for at in met if at not in here and at not in others and first is not None and at >= first]
         if not here or missed:
             at = (missed or met)[-1]
-            told.append(f"{_span(missed or met)}: {why_refused(answer, at)}")
+            told.append(f"{span(missed or met)}: {why_refused(answer, at)}")
     return list(dict.fromkeys(told))
 
 
@@ -96,5 +96,6 @@ def _each(value: object) -> list[object]:
     return value if isinstance(value, list) else []
 
 
-def _span(met: Sequence[Version]) -> str:
+def span(met: Sequence[Version]) -> str:
+    """Releases as their first and their last."""
     return str(met[0]) if len(met) == 1 else f"{met[0]} to {met[-1]}"
