@@ -33,7 +33,7 @@ _DENSE = {
     "num_attention_heads": 32,
     "num_key_value_heads": 8,
     "head_dim": 128,
-    "vocab_size": 128256,
+    "vocab_size": 32000,
     "max_position_embeddings": 131072,
     "torch_dtype": "bfloat16",
 }
