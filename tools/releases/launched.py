@@ -34,7 +34,7 @@ _DENSE = {
     "num_key_value_heads": 8,
     "head_dim": 128,
     "vocab_size": 32000,
-    "max_position_embeddings": 131072,
+    "max_position_embeddings": 8192,
     "torch_dtype": "bfloat16",
 }
 _EXPERTS = {
