@@ -24,6 +24,7 @@ from vllm_doctor.records.verdict import Direction
 # A card with every format of an 8-bit cache and every kernel but the newest.
 _CARD = "H100"
 _GPUS = 8
+# No kind is longer, or has more words, than what old releases took of an adapter: each is to start everywhere.
 _DENSE = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
