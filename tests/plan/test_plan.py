@@ -131,7 +131,7 @@ def test_a_workload_that_is_held_in_the_middle_of_the_range_may_not_be_held(mode
     assert told.splitlines()[0].endswith(": starts, but may not hold the workload")
     assert "--max-num-batched-tokens 8192" in told, "a step of 16384 does not hold it in the middle either"
     assert "  holds    7.0 requests of 66100 tokens" in told
-    assert "  short    of the workload's 7 requests at once it holds 6.97 at the low end: the others wait" in told
+    assert "  short    of the workload's 7 requests at once it holds 6.98 at the low end: the others wait" in told
 
 
 def test_a_launch_that_takes_shorter_requests_than_the_workload_says_so(model, capsys):
