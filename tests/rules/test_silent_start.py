@@ -141,3 +141,31 @@ def said_of(*texts: str) -> str:
     verdict = diagnosed(*texts)
     assert verdict.verdict is Verdict.UNKNOWN
     return verdict.path[-1].because
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        ("Dynamo bytecode transform time: 9.51 s", "TORCHINDUCTOR_CACHE_DIR"),
+        ("Using cache directory: /r/torch_compile_cache/1a/rank_0_0/backbone for vLLM's torch.compile", "Inductor"),
+        ("DeepGEMM warmup:   3%|▎         | 41/1503 [00:40<24:01,  1.01it/s]", "VLLM_DEEP_GEMM_WARMUP=skip"),
+        ("Warming up FlashInfer attention.", "find ~/.cache/flashinfer"),
+        ("2026-03-14 09:27:20,110 - autotuner.py:256 - [Autotuner]: Autotuning process starts ...", "flashinfer"),
+        (
+            "2026-03-14 09:27:21,002\tINFO worker.py:1942 -- Connecting to existing Ray cluster at address: h:1",
+            "ray status",
+        ),
+    ],
+)
+def test_a_file_that_ends_at_a_long_step_is_told_what_comes_next_and_is_no_fault(last: str, words: str) -> None:
+    log = log_of_lines([*STARTED, last], "log")
+    verdict = diagnose(Snapshot(taken_at="", log=Known(log, "log")))
+    assert (verdict.verdict, verdict.findings) == (Verdict.UNKNOWN, ())
+    assert words in verdict.path[-1].because
+
+
+@pytest.mark.parametrize(("done", "told"), [(0, True), (3, False)])
+def test_only_a_batch_of_which_nothing_is_done_has_not_taken_its_first_step(done: int, told: bool) -> None:
+    bar = f"Processed prompts: {done:>3}%|          | {done}/16 [00:00<?, ?it/s, est. speed input: 0.00 toks/s]"
+    text = diagnose(Snapshot(taken_at="", log=Known(log_of_lines([*STARTED, bar], "log"), "log"))).path[-1].because
+    assert ("before the first answer of a batch" in text) is told

@@ -59,8 +59,23 @@ _STEPS: dict[StartupPhase | None, Usual] = {
     ),
 }
 _DEVICES = "seconds; a minute or two where ranks of several hosts meet"
+_BATCH = "offline-progress"
 _OWN = "--disable-custom-all-reduce uses NCCL's all-reduce instead"
 _WEIGHTS = _STEPS[StartupPhase.WEIGHTS]
+_COMPILES = Usual(
+    "half a minute; up to ten where nothing is cached",
+    20,
+    "torch.compile works next: Dynamo traces the model, and Inductor compiles it: ps for its compile processes, ptxas "
+    "or cicc, py-spy dump of the worker; a cache folder on a network waits for its locks (VLLM_CACHE_ROOT, "
+    "TORCHINDUCTOR_CACHE_DIR and TRITON_CACHE_DIR name local ones); --enforce-eager compiles nothing",
+)
+_FLASHINFER = Usual(
+    "a minute; up to twenty where kernels are compiled for the first time",
+    30,
+    "FlashInfer tries its kernels next, and compiles those that its cache lacks: ps for nvcc, cicc or ninja; a lock "
+    "that a killed build left stops it (find ~/.cache/flashinfer -name '*.lock'); kernel_config with "
+    "enable_flashinfer_autotune false skips the tries",
+)
 # By the line after which starts are known to stand still: what the ranks do next, and what is known to end it.
 _WAITS: dict[str, Usual] = {
     "wait-nccl": Usual(
@@ -97,6 +112,29 @@ _WAITS: dict[str, Usual] = {
         "the files are downloaded next, without a bar: does the hub's cache grow (du -sh)? a lock of a killed process "
         "stops it (find ~/.cache/huggingface /tmp -name '*.lock'); a local folder needs neither",
     ),
+    "wait-compile-cache": _COMPILES,
+    "wait-compile": _COMPILES,
+    "wait-deep-gemm": Usual(
+        "a minute; half an hour the first time, a kernel for each shape",
+        60,
+        "DeepGEMM compiles a kernel for each shape next: its bar grows, ps shows nvcc or its compile processes; "
+        "the next start finds them in the cache (~/.cache/vllm/deep_gemm), if that folder is kept; "
+        "VLLM_DEEP_GEMM_WARMUP=skip leaves them to the first requests (VLLM_SKIP_DEEP_GEMM_WARMUP=1 before 0.12)",
+    ),
+    "wait-flashinfer": _FLASHINFER,
+    "wait-autotuner": _FLASHINFER,
+    "wait-ray": Usual(
+        "seconds",
+        10,
+        "Ray connects, and then waits for the GPUs of the placement group: ray status shows both, whether the head "
+        "answers and what is asked for and free; the head's port and its workers' must be open between the hosts",
+    ),
+    _BATCH: Usual(
+        "seconds; a few minutes where kernels are compiled for the first time",
+        15,
+        f"the first step of the batch is computed: nvidia-smi shows whether the GPUs compute; on several GPUs "
+        f"{_OWN}, and NCCL_P2P_DISABLE=1 tells a broken direct copy; {_DUMP}",
+    ),
     "weights-shards": Usual(
         _WEIGHTS.usual,
         _WEIGHTS.minutes,
@@ -124,7 +162,9 @@ def step(reached: StartupPhase | None) -> Usual:
 def wait(run: AnalysedRun) -> Hit | None:
     """The line with which the run ends, where starts are known to stand still after it; None where it is another."""
     end = len(run.lines)
-    found = next((h for h in reversed(run.hits) if h.id in _WAITS), None)
+    # of a batch, only its very beginning: a bar that has grown shows steps that were computed
+    told = (h for h in reversed(run.hits) if h.id in _WAITS and (h.id != _BATCH or int(h.fields.get("done", 1)) == 0))
+    found = next(told, None)
     if found is None or end - found.index > _LAST:
         return None
     own = run.lines[found.index]

@@ -136,19 +136,30 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
+    return Verdict.UNKNOWN, _unfinished(run)
+
+
+def _unfinished(run: AnalysedRun) -> str:
+    """How far a run came whose log ends without an error, and where to look if it goes no further."""
     reached = run.reached()
     late = silence.behind(run)
     if late is not None:
         where = f"line {run.lines[late.index].number}"
-        return Verdict.UNKNOWN, (
+        return (
             f"the log ends during the start, and {late} ({where}): look at that rank's own lines and at its GPU; "
             f"{silence.usual(run).look}"
         )
     ends = f"the log ends during the start (last step seen: {reached.value if reached else 'none'})"
+    if run.is_script and reached is StartupPhase.SERVING:
+        return (
+            "the log ends before the first answer of a batch, without an error: its first step is still computed, the "
+            f"program was killed from outside, or the log is not complete; if the bar stands for minutes: "
+            f"{silence.usual(run).look}"
+        )
     if (told := last_error(run)) is not None:
         said = excerpt.said(told.text.strip())
-        return Verdict.UNKNOWN, f"{ends}, and line {told.number} is an error that no rule knows: {said}"
-    return Verdict.UNKNOWN, (
+        return f"{ends}, and line {told.number} is an error that no rule knows: {said}"
+    return (
         f"{ends} without an error: the server is still starting, was killed from outside, or the log is not complete; "
         f"if the log stays silent for minutes: {silence.usual(run).look}"
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.knowledge.answers import filled_in
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -68,6 +69,10 @@ def refused_option(case: Case, fault: Fault, message: str, changes: Sequence[Cha
     if named:
         return as_it_stands(case, fault, f"--{named[0].name}") or f"vLLM refuses the value of --{named[0].name}"
     variable = next((change.name for change in changes if change.kind is ChangeKind.ENV), "")
+    unset = read("variable-not-set", message)
+    if variable and unset is not None and unset["variable"] == variable and case.env(variable) is None:
+        told = f"The environment variable {variable} is not set"
+        return told if len(told) <= excerpt.TITLE else "An environment variable that is needed is not set"
     if variable and variable in message:
         return f"vLLM asks for another value of {variable}"
     if options:
