@@ -102,6 +102,16 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     nemotron_state_float32: bool
     names_unknown_methods: bool
     drafts_ahead_by_some: bool
+    draft_models_ahead: bool
+    ahead_in_one_stage: bool
+    ahead_without_drafts: bool
+    ahead_not_in_process: bool
+    ahead_without_ray: bool
+    takes_several_steps: bool
+    several_steps_unchunked: bool
+    adapters_unchunked: bool
+    drafts_unchunked: bool
+    drafts_ask_block_manager: bool
     v2_qwen3: bool
     plans_by_overridden_blocks: bool
     refuses_nvfp4_latents: bool

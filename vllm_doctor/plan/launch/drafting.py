@@ -98,7 +98,8 @@ def refused(  # noqa: PLR0917
     if method == "draft_model" and does.refuses_draft_models:
         yield Refusal("--speculative-config", "a separate model", "another method, such as ngram or eagle3; or 0.15")
     ahead = flags.on("async-scheduling", default=False)
-    if ahead and method not in _AHEAD and does.drafts_ahead_by_some and not (v2 and does.v2_drafts_ahead):
+    goes = method in _AHEAD and (method != "draft_model" or does.draft_models_ahead)
+    if ahead and not goes and does.drafts_ahead_by_some and not (v2 and does.v2_drafts_ahead):
         yield Refusal("--async-scheduling", "set", f"no --async-scheduling: {method} drafts need the step's end")
     if method in _BEYOND and does.reserves_drafts and step <= drafts:
         yield Refusal("--max-num-batched-tokens", str(step), f"more than {drafts}, the drafted tokens of one request")
