@@ -186,3 +186,20 @@ def test_a_driver_that_refuses_free_memory_is_no_share_too_high() -> None:
     refused = OOM.replace("1.18 GiB", "20.00 MiB").replace("613.56 MiB", "30.00 GiB")
     found = _found(*_call("v1/worker/gpu_worker.py", "load_model", "self.model_runner.load_model()"), refused)
     assert (found.code, found.cause.value, found.confidence.value) == ("VD208", "other", "possible")
+
+
+def test_where_nothing_is_left_the_weights_of_the_models_name_measure_the_share() -> None:
+    launch = "python -m vllm.entrypoints.api_server --model example/chat-7B --gpu-memory-utilization 0.4"
+    found = _found(launch, "ValueError: No available memory for the cache blocks.")
+    raised = _changes(found)[0]
+    assert (raised.name, raised.after) == ("gpu-memory-utilization", 0.92)
+    assert "less than the weights, 13.04 GiB" in raised.why
+
+
+@pytest.mark.parametrize(("release", "share"), [("0.8.5", 0.92), ("0.9.2", 0.6), ("0.2.7", 0.92), ("0.7.3", 0.6)])
+def test_a_release_that_counts_others_needs_the_share_of_all(release: str, share: float) -> None:
+    launch = "vllm serve example/chat-3B --gpu-memory-utilization 0.5"
+    found = _found(launch, "ValueError: No available memory for the cache blocks.", version=Known(release, "given"))
+    raised = _changes(found)[0]
+    assert (raised.name, raised.after) == ("gpu-memory-utilization", share)
+    assert ("counts what other processes hold" in raised.why) == (share == 0.92)

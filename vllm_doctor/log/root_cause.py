@@ -190,7 +190,8 @@ class AnalysedRun(RunWithFaults):
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
         ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(until=fault.index)
-        above = self.lines[fault.index - 1] if fault.index else line
+        near = reversed(self.lines[max(0, fault.index - HEADING) : fault.index])
+        above = next((one for one in near if one.process == line.process), line)  # others write in between
         signed = above if line.level is None and above.module == "uvicorn" else line  # it writes its heading above
         if not ready or signed.level not in {"ERROR", "CRITICAL"}:
             return False

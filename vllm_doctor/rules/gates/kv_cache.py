@@ -92,3 +92,19 @@ def cpu_by_share(case: Case) -> bool:
 def serves_nobody(tokens: float, asked: float | None) -> bool:
     """Is it so short a prompt that nobody is served by it, alone or beside the length that was asked for?"""
     return tokens < _LEAST_TOKENS or (asked is not None and tokens < _SHORT and tokens < _LEAST_PART * asked)
+
+
+def charges_others(case: Case) -> bool:
+    """Does this release take what others hold for its own, so that the budget has it in it already?
+
+    V0 before 0.3.1 subtracted all that is used on the card, V0 0.6.4 and V1 to 0.9.0 all of it that is not torch's
+    (worker.py, gpu_worker.py)."""
+    version = case.version
+    if version is None:
+        return False
+    if version < Version((0, 3, 1)):
+        return True
+    engine = case.run.engine if case.run is not None else None
+    if engine == "V0" or (engine != "V1" and version < Version((0, 8))):
+        return Version((0, 6, 4)) <= version < Version((0, 6, 5))
+    return Version((0, 6, 4)) <= version <= Version((0, 9, 0))

@@ -108,12 +108,19 @@ def weights_by_name(case: Case) -> float | None:
 def too_large_by_name(case: Case) -> tuple[float, float] | None:
     """GiB of one rank's weights at the least, as the model's name and the launch count parameters and bits, and the
     card's size, where the first is more than the second; None where not. What is offloaded lies on the host."""
-    each, total = weights_by_name(case), case.total_gib
-    bits = _bits(case)
-    if each is None or total is None or bits is None or not case.launched:
+    least, total = least_weights(case), case.total_gib
+    if least is None or total is None or not case.launched:
         return None
-    least = each * bits / 16 - (case.number("cpu-offload-gb") or 0.0)
     return (least, total) if least > total else None
+
+
+def least_weights(case: Case) -> float | None:
+    """GiB of one rank's weights on its card at the least, as the model's name and the launch count parameters and
+    bits; None where they do not."""
+    each, bits = weights_by_name(case), _bits(case)
+    if each is None or bits is None:
+        return None
+    return each * bits / 16 - (case.number("cpu-offload-gb") or 0.0)
 
 
 def _bits(case: Case) -> float | None:

@@ -9,7 +9,9 @@ from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage
+from vllm_doctor.rules.gates.kv_cache import charges_others
 from vllm_doctor.rules.gates.out_of_memory import refused_though_free
+from vllm_doctor.rules.gates.profile_run import least_weights
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share
 from vllm_doctor.rules.say import set_flag
 
@@ -147,14 +149,23 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     ),
                 )
             )
-        if case.weights_gib is not None and case.weights_gib * _WITH_PASS > fraction * _SMALL_CARD:
-            least = case.weights_gib * _WITH_PASS + _USEFUL
+        # That nothing is left says how little the share is; while the cache is only short, the weights lie in it.
+        none_left = case.root is not None and "no-kv-blocks" in case.root.ids
+        weights = case.weights_gib or (least_weights(case) if none_left else None)
+        if weights is not None and weights * _WITH_PASS > fraction * _SMALL_CARD:
+            least = weights * _WITH_PASS + _USEFUL
             why = (
-                f"{fraction:g} ({source}) of this GPU is less than the weights, {case.weights_gib:.2f} GiB, and a pass "
+                f"{fraction:g} ({source}) of this GPU is less than the weights, {weights:.2f} GiB, and a pass "
                 f"take: three times as much, and at least {least:.1f} GiB / the GPU's size, where that much is free"
             )
             wanted = min(versions.USUAL_UTILIZATION, round(3 * fraction, 2))
             return set_flag(case, "gpu-memory-utilization", wanted, Direction.RAISE, why)
+        if none_left and weights is not None and charges_others(case):
+            why = (
+                f"{fraction:g} ({source}) of {_SMALL_CARD} GiB would hold the weights, {weights:.2f} GiB, and a "
+                "pass: this release counts what other processes hold, so the share is that of all together"
+            )
+            return set_flag(case, "gpu-memory-utilization", versions.USUAL_UTILIZATION, Direction.RAISE, why)
         wanted = min(versions.USUAL_UTILIZATION, round(fraction + max(0.1, missing / _SMALL_CARD), 2))
         return set_flag(
             case,

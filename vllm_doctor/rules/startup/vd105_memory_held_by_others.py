@@ -2,13 +2,13 @@
 
 import math
 
-from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
+from vllm_doctor.rules.gates.kv_cache import charges_others
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
@@ -80,7 +80,7 @@ def judge(case: Case) -> Outcome:
 
 def _smaller(case: Case, oom: Oom, total: int, held: int) -> Change | None:
     """A smaller pool: within what the others leave, or by what was missing where the pool is whole already."""
-    if oom.fault.startup_phase in _NOT_WHOLE and not _charges_others(case):
+    if oom.fault.startup_phase in _NOT_WHOLE and not charges_others(case):
         return _beside(case, total, held)
     return lower_utilization(case, oom.torch, f"{_IF_THEY_STAY}, shrink the KV cache by the memory that they need")
 
@@ -98,17 +98,6 @@ def _beside(case: Case, total: int, held: int) -> Change | None:
     why = f"{_IF_THEY_STAY}, the whole budget must fit beside them: {formula}"
     predicted = {"budget_gib": round(budget, 2)}
     return set_flag(case, "gpu-memory-utilization", to, Direction.LOWER, why, predicted=predicted)
-
-
-def _charges_others(case: Case) -> bool:
-    """Does this release take what others hold for its own, so that the budget has it in it already? V0 0.6.4 did, and
-    V1 to 0.9.0: both counted all that is used on the card and is not torch's (worker.py, gpu_worker.py)."""
-    version = case.version
-    if version is None:
-        return False
-    if case.run is not None and case.run.engine == "V0":
-        return Version((0, 6, 4)) <= version < Version((0, 6, 5))
-    return Version((0, 6, 4)) <= version <= Version((0, 9, 0))
 
 
 def _counted_in(case: Case) -> Finding | Clear | None:

@@ -5,7 +5,7 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, cpu_by_share, left_over, on_cpu
+from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, charges_others, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import METAL, larger_metal_share
@@ -129,13 +129,12 @@ def _reaches(case: Case) -> bool:
 
 def _others(case: Case) -> Change | None:
     """Where the weights do not explain it, or the release charges what others hold, others may."""
-    weights, version = case.weights_gib, case.version
-    charged = version is not None and Version((0, 8)) <= version <= Version((0, 9, 0))
-    if weights is not None and weights > _LARGE_WEIGHTS and not charged:
+    weights = case.weights_gib
+    if weights is not None and weights > _LARGE_WEIGHTS and not charges_others(case):
         return None
     return stop_others(
         case,
-        "vLLM 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; a higher "
+        "vLLM before 0.3.1, and 0.8.0 to 0.9.0, counts the memory of other processes against its own budget; a higher "
         "gpu_memory_utilization frees no memory in any version",
     )
 
