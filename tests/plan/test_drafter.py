@@ -50,6 +50,19 @@ def test_each_models_own_name_of_its_mtp_layers_is_mtp():
     assert own > planned(config).weights_gib
 
 
+def test_each_layer_of_multi_token_prediction_has_weights_and_a_cache():
+    def drafting(layers, **config):
+        config = {**LLAMA_8B, **config, "num_nextn_predict_layers": layers}
+        return planned(config, method="mtp", num_speculative_tokens=layers)
+
+    without, one, three = planned(), drafting(1), drafting(3)
+    each = one.weights_gib - without.weights_gib
+    assert three.weights_gib - without.weights_gib == pytest.approx(3 * each, abs=0.01)
+    assert three.needed_kv_gib == pytest.approx(without.needed_kv_gib * 35 / 32, rel=1e-3)
+    first, all_three = (drafting(n, model_type="mimo_v2_flash").weights_gib for n in (1, 3))
+    assert first == all_three, "of these vLLM makes the first alone (mimo_v2_mtp.py)"
+
+
 @pytest.mark.parametrize("drafts", [{"model": "meta-llama/Llama-3.2-1B"}, {"model": "z-lab/Qwen3-8B-DFlash"}])
 def test_a_drafter_that_is_a_model_of_its_own_leaves_the_verdict_open(drafts):
     p = planned(num_speculative_tokens=3, **drafts)

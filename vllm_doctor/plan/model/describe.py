@@ -165,7 +165,7 @@ def describe(top: Section) -> Architecture:
         encoder_context=text.whole("max_source_positions", low=0, high=10_000_000, default=0),
         encoder_input=text.whole("num_mel_bins", low=0, high=100_000, default=0),
         norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
-        mtp_layers=text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0),
+        mtp_layers=_mtp_layers(text, model_type),
         joined=_joined(text, hidden, count),
         per_layer_words=_per_layer_words(text),
         per_layer_input=_per_layer_input(text),
@@ -179,6 +179,16 @@ def describe(top: Section) -> Architecture:
         quantization=top.section("quantization_config") or text.section("quantization_config"),
         doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),
     )
+
+
+# Of these one is made, however many the checkpoint has (longcat_flash_mtp.py, mimo_v2_mtp.py).
+_ONE_MTP_LAYER = ("longcat_flash", "mimo_v2")
+
+
+def _mtp_layers(text: Section, model_type: str) -> int:
+    """Layers of multi-token prediction that drafting makes: all that the config names (models/*_mtp.py)."""
+    named = text.whole("num_nextn_predict_layers", "mtp_num_hidden_layers", low=0, high=64, default=0)
+    return min(named, 1) if model_type.startswith(_ONE_MTP_LAYER) else named
 
 
 def _joined(text: Section, hidden: int, count: int) -> int:

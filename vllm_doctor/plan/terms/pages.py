@@ -182,10 +182,11 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         # max_num_encoder_input_tokens).
         out += [replace(x, kind="cross", window=s.batched) for x in out if x.kind == "full"]
     if s.speculative in {"eagle", "eagle3", "mtp"} and layers.stop == len(a.layers) and out:
-        # The one-layer draft keeps a cache of its own in the same pool, in full attention.
+        # The one-layer draft keeps a cache of its own in the same pool, in full attention; so does each layer of
+        # multi-token prediction.
         last = next((x for x in reversed(out) if x.kind in {"full", "mla"}), None)
         if last is not None:
-            out.append(replace(last))
+            out += [replace(last)] * (max(1, a.mtp_layers) if s.speculative == "mtp" else 1)
     if s.draft is not None and layers.stop == len(a.layers):
         # A drafter that is a separate model keeps the keys and values of each of its layers there.
         alone = replace(s, draft=None, speculative=None, draft_tokens=0, block=block)

@@ -205,7 +205,7 @@ def rank_weights(
     if last:
         total += a.hidden * target.element
         if draft_mtp and a.mtp_layers:
-            total += (
+            total += a.mtp_layers * (
                 _sum(layer_matrices(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
                 + 2 * a.hidden * a.hidden * target.element
             )
