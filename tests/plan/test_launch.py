@@ -262,3 +262,19 @@ def test_a_part_of_a_whole_takes_both_its_bounds(value, read):
 def test_an_option_of_pairs_is_json_or_names_with_numbers(value, read):
     flags = Flags(replace(line("vllm serve m"), flags={"n": value} if value is not None else {}))
     assert _or_why(lambda: flags.object("n")) == read
+
+
+@pytest.mark.parametrize(
+    ("vocab", "flags", "fits"),
+    [
+        (128256, "", True),  # 2004 times 64, which 3 divides
+        (128200, "", True),  # padded to it
+        (151936, "", False),
+        (151936, "--enable-lora", True),  # to 0.11 adapters add rows
+    ],
+)
+def test_the_rows_of_the_vocabulary_are_split_evenly(vocab, flags, fits):
+    """vocab_parallel_embedding.py divide, of what is padded to 64."""
+    config = {**LLAMA_8B, "num_attention_heads": 24, "num_key_value_heads": 3, "head_dim": 128, "vocab_size": vocab}
+    found = [r.needed for r in resolved(f"-tp 3 {flags}", gpus=3, config=config).refusals]
+    assert found == ([] if fits else ["a divisor of the vocabulary's 151936 rows, padded to 64"])

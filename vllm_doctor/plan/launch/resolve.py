@@ -129,7 +129,7 @@ def resolve(  # noqa: PLR0917
         notes.append(f"vLLM {version} runs this on its V0 engine: its V1 does not take {choice.because}")
     refusals += [choice.refusal] if choice.refusal is not None else []
     par = _parallel(flags, env, arch, version)
-    check_parallel(par, arch, gpus, refusals)
+    check_parallel(par, arch, gpus, refusals, adapters=flags.on("enable-lora", default=False))
     refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:
         refusals.append(

@@ -24,7 +24,26 @@ def partition(env: dict[str, str]) -> tuple[int, ...]:
     return tuple(int(n) for n in parts) if all(n.strip().isdecimal() for n in parts) else ()
 
 
-def check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal]) -> None:
+# Rows on a multiple of which the vocabulary is padded (vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE).
+_PADDED = 64
+
+
+def divides_vocabulary(arch: Architecture, ranks: int) -> bool:
+    """Has each rank as many rows of the embedding (vocab_parallel_embedding.py divide: read in 0.4.2 to 0.33.0)?"""
+    return -(-arch.vocab // _PADDED) * _PADDED % ranks == 0
+
+
+def _check_vocabulary(par: Parallel, arch: Architecture, refusals: list[Refusal]) -> None:
+    """Add what the rows of the vocabulary refuse, where the heads do not already."""
+    flag = "--tensor-parallel-size"
+    if not divides_vocabulary(arch, par.tp) and all(r.flag != flag for r in refusals):
+        rows = -(-arch.vocab // _PADDED) * _PADDED
+        refusals.append(Refusal(flag, str(par.tp), f"a divisor of the vocabulary's {rows} rows, padded to {_PADDED}"))
+
+
+def check_parallel(
+    par: Parallel, arch: Architecture, gpus: int, refusals: list[Refusal], *, adapters: bool = False
+) -> None:
     """Add what vLLM refuses of these sizes with this model, and ranks for which the host has no GPU."""
     if arch.heads and arch.heads % par.tp:
         good = [n for n in range(1, arch.heads + 1) if arch.heads % n == 0]
@@ -46,6 +65,8 @@ def check_parallel(par: Parallel, arch: Architecture, gpus: int, refusals: list[
     if arch.model_type == "gpt_oss" and par.tp > arch.kv_heads:
         # Every other model copies KV heads to more ranks (gpt_oss.py OAIAttention divides them alone).
         refusals.append(Refusal("--tensor-parallel-size", str(par.tp), f"at most the model's {arch.kv_heads} KV heads"))
+    if not adapters:  # to 0.11 they may add rows
+        _check_vocabulary(par, arch, refusals)
     if par.pp > len(arch.layers):
         refusals.append(
             Refusal("--pipeline-parallel-size", str(par.pp), f"at most the model's {len(arch.layers)} layers")

@@ -16,6 +16,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.spread import divides_vocabulary
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import FP8_LOADED, NVFP4, Format, Scheme, scheme
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices
@@ -53,7 +54,7 @@ _Asked = tuple[str | None, int, str | None]
 def _splits(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> bool:
     heads = not (a.heads and a.heads % par.tp)
     kv = not (a.kv_heads and a.mla is None and a.kv_heads % par.tp and par.tp % a.kv_heads)
-    return heads and kv and _first(a, asked, par, does) is None
+    return heads and kv and divides_vocabulary(a, par.tp) and _first(a, asked, par, does) is None
 
 
 @lru_cache(maxsize=512)

@@ -12,6 +12,7 @@ from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.choice.room import ways
 from vllm_doctor.plan.advice.recommendation import Changes, Sum, safe
 from vllm_doctor.plan.launch.flags import SettingError
+from vllm_doctor.plan.launch.spread import divides_vocabulary
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.question.planner import Planner
 
@@ -49,7 +50,8 @@ def spread(draft: Draft, length: int) -> int:
 
 def _divides(draft: Draft, tp: int) -> bool:
     heads, kv = draft.arch.heads, draft.arch.kv_heads
-    return not (heads and heads % tp) and not (kv and draft.arch.mla is None and kv % tp and tp % kv)
+    even = not (heads and heads % tp) and not (kv and draft.arch.mla is None and kv % tp and tp % kv)
+    return even and divides_vocabulary(draft.arch, tp)
 
 
 def _better_than_offload(draft: Draft, widest: int) -> bool:
