@@ -203,3 +203,11 @@ def test_a_release_that_counts_others_needs_the_share_of_all(release: str, share
     raised = _changes(found)[0]
     assert (raised.name, raised.after) == ("gpu-memory-utilization", share)
     assert ("counts what other processes hold" in raised.why) == (share == 0.92)
+
+
+def test_an_option_that_v0_alone_reads_is_no_lever_of_v1() -> None:
+    head = "(VllmWorker rank=0 pid=9) ERROR 03-14 09:11:00 [multiproc_executor.py:470] "
+    calls = _call("v1/worker/gpu_model_runner.py", "capture_model", "self._dummy_run(num_tokens)")
+    lines = [head + line for line in ("Traceback (most recent call last):", *calls, OOM)]
+    found = _found(*lines, version=Known("0.8.5", "given"))
+    assert (found.code, "max-seq-len-to-capture" in {c.name for c in _changes(found)}) == ("VD130", False)

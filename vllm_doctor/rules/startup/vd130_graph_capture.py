@@ -129,6 +129,8 @@ def _fewer_sizes(case: Case) -> Change | None:
             return set_flag(
                 case, name, to, Direction.LOWER, "captures fewer and smaller graphs; larger batches run without a graph"
             )
+    if case.run is not None and case.run.engine == "V1":
+        return None  # V0's runner alone reads it (worker/model_runner.py)
     return set_flag(case, "max-seq-len-to-capture", 2048, Direction.LOWER, "smaller graph buffers")
 
 
