@@ -20,9 +20,11 @@ _HARMLESS = ("calls-itself-harmless", "survived-by-design", "cut-mark")
 
 
 class ForeignError(msgspec.Struct, frozen=True):
-    """What another program said, whole, at this line of the run; `fatal`: it ended itself with it."""
+    """What another program said, whole, at this line of the run; `fatal`: it ended itself with it. `name` is what the
+    line calls it, where it is known by its form alone."""
 
     program: Neighbour
+    name: str
     index: int
     what: str
     fatal: bool
@@ -33,7 +35,7 @@ def foreign_error(run: AnalysedRun) -> ForeignError | None:
     sign that vLLM works, its first fatal one, else its first. What follows is told of it by who called it."""
     end = len(run.lines) if run.stopped is None else run.stopped
     told = [one for one in _errors(run) if one.index < end]
-    own = [one for one in told if one.program == told[-1].program]
+    own = [one for one in told if one.name == told[-1].name]
     return next((one for one in own if one.fatal), own[0]) if own else None
 
 
@@ -52,10 +54,17 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
             program = program_of(form, whole, around) if found is not None else None
             if found is None or program is None or (program.alone and run.by_vllm):
                 continue
-            what = " ".join((_plain(found["what"]), *(one for one in (found.get("why"),) if one), *_more(run, index)))
+            said = found.get("what") or found["what2"]
+            what = " ".join((_plain(said), *(one for one in (found.get("why"),) if one), *_more(run, index)))
             level = found.get("level") or found.get("level2") or ""
-            yield ForeignError(program, index, what, level.lower() in _FATAL or level in _FATAL or form in _ENDS)
+            name = found.get("name") or program.name
+            yield ForeignError(program, name, index, what, level.lower() in _FATAL or level in _FATAL or form in _ENDS)
             break
+
+
+def speaks_of_vllm(run: AnalysedRun) -> bool:
+    """Does any line, with what a logger set before and around it, name vLLM?"""
+    return run.is_vllm or any("vllm" in line.excerpt.lower() for line in run.lines[:_AROUND])
 
 
 def _plain(what: str) -> str:

@@ -1,11 +1,18 @@
 """VD531: another program beside vLLM wrote the last error, and vLLM wrote no line about it."""
 
-from vllm_doctor.log.another_program import ForeignError, foreign_error
+from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records import excerpt
+from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import exception_line, severity
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.layer import layer
+from vllm_doctor.rules.remedies.sentence import first_words
 from vllm_doctor.rules.say import finding
 
 _ALONE = "vLLM wrote no line about it"
@@ -17,21 +24,24 @@ def judge(case: Case) -> Outcome:
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
+    own = run.root if run.client is None and not run.by_vllm else None
+    if own is not None and (found := _in_its_own_code(case, own)) is not None:
+        return found
     if run.root is not None or run.refused is not None or run.client is not None:
         return NotHere("vLLM or its client says what failed")
-    if not run.is_vllm:
+    if not speaks_of_vllm(run):
         return NotHere("nothing here speaks of vLLM")
     told = foreign_error(run)
     if told is None:
         return Clear("no other program wrote an error below the last line that shows that vLLM works")
     if any(death.index < told.index for death in run.deaths):
         return NotHere("a process of vLLM died before it")
-    title = f"{told.program.name}: {told.what}"
+    title = f"{told.name}: {told.what}"
     short = len(title) <= excerpt.TITLE
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title if short else f"{told.program.name} reports an error; vLLM wrote none about it",
+        title=title if short else f"{told.name} reports an error; vLLM wrote none about it",
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY if certain else Confidence.POSSIBLE,
@@ -42,8 +52,33 @@ def judge(case: Case) -> Outcome:
     )
 
 
+def _in_its_own_code(case: Case, root: Fault) -> Finding | None:
+    """A program in Python that drives vLLM, and failed before it called it: no call of the traceback is vLLM's."""
+    links = root.crash.links if root.crash is not None else ()
+    frames = [frame for link in links for frame in link.frames]
+    if root.hits or not frames or any(says(frame.file, "call-of-vllm") for frame in frames):
+        return None
+    packages = (read("file-in-packages", in_packages(frame.file)) for frame in reversed(frames))
+    name = next((told["package"] for told in packages if told is not None), "")
+    if not name or layer(case, root) is not None:
+        return None
+    said = f"{links[0].kind}: {first_words(case, root)}"
+    title = f"{name}: {first_words(case, root)}"
+    return finding(
+        RULE,
+        title=title if len(title) <= excerpt.TITLE else f"{name} failed in its own code; no call is vLLM's",
+        detail=excerpt.said(said),
+        severity=severity(case, root),
+        confidence=Confidence.LIKELY,
+        evidence=(exception_line(case, root),),
+        refute="an earlier line, which this log does not contain, shows a failure of vLLM",
+        layer="python-program",
+        then=f"send the whole traceback, the release of {name} and its settings to its project: it had not called vLLM",
+    )
+
+
 def _refute(told: ForeignError) -> str:
-    name = told.program.name
+    name = told.name
     named = name[0].lower() + name[1:] if name.startswith(_ARTICLES) else name
     return f"vLLM goes on below this line, or {named} tries again and succeeds"
 
