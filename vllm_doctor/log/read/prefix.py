@@ -238,9 +238,11 @@ def _answer(row: dict[str, object]) -> str | None:
     inner = row.get("error")
     told = inner if isinstance(inner, dict) else row
     kind, message, code = told.get("type"), told.get("message"), told.get("code")
-    if not (isinstance(kind, str) and isinstance(message, str) and isinstance(code, int) and 400 <= code < 600):
+    if not (isinstance(message, str) and isinstance(code, int) and 400 <= code < 600):
         return None
-    if re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
+    if kind is None and inner is told:
+        kind = "APIStatusError"  # a router's own answer: it names no type
+    if not isinstance(kind, str) or re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
         return None
     return f"openai.{kind}: Error code: {code} - {printable_text(shorten(message))}"
 

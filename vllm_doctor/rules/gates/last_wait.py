@@ -8,7 +8,7 @@ from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 
-_DAY = 24 * 60
+DAY = 24 * 60
 # One such line alone tells no time.
 _RETRIES = 2
 
@@ -40,4 +40,4 @@ def minutes_of(run: AnalysedRun, waits: Sequence[Hit]) -> int:
     first, last = (minute_of_day(run.lines[h.index].at) for h in (waits[0], waits[-1]))
     if first is None or last is None:
         return len(waits)
-    return max(len(waits), (last - first) % _DAY + 1)
+    return max(len(waits), (last - first) % DAY + 1)

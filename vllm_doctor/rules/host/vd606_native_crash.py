@@ -4,12 +4,13 @@ from pathlib import PurePath
 
 from vllm_doctor.knowledge.layers import Layer, layer_of_native
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.log.native_crash import NATIVE, native_crash
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -17,8 +18,15 @@ from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.kernel_kind import kernel_kind
 from vllm_doctor.rules.remedies.layer import first_of_each, off
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
-from vllm_doctor.rules.say import finding, upgrade
+from vllm_doctor.rules.say import finding, thing, upgrade
 
+_CUBLAS = thing(
+    ChangeKind.PACKAGE,
+    "cublas",
+    Direction.UPGRADE,
+    "a plain product runs cuBLAS, which divides by zero where it is older than the card (H20 with CUDA 12.1 to 12.3)",
+    command="pip install -U 'nvidia-cublas-cu12>=12.3.4.1,<13'; pip check",
+)
 _WORDS = {"11": "SIGSEGV", "6": "SIGABRT", "4": "SIGILL", "8": "SIGFPE"}
 
 
@@ -67,6 +75,14 @@ def _first(run: AnalysedRun) -> Fault | None:
     return None
 
 
+def _divides(case: Case, fault: Fault) -> bool:
+    """Did a plain matrix product divide by zero? The one native code that it runs is cuBLAS."""
+    run = case.run
+    lines = run.lines[fault.index : fault.last + 1] if run is not None else ()
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    return any(says(line.text, "divides-by-zero") for line in lines) and says(frames[-1].file, "call-of-plain-product")
+
+
 def _cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """The component's own switch, another kernel, what the part's answers say; else a newer release."""
     said = f"{fault.crash.root.kind}: {fault.crash.root.message}" if fault.crash is not None else ""
@@ -74,6 +90,8 @@ def _cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if kernel_kind(case, fault) is not None:
         offered += [c for c in other_kernel(case, fault) if c is None or c.name != "CUDA_LAUNCH_BLOCKING"]
     offered += changes_of(case, part.answers, said, fault)
+    if _divides(case, fault):
+        offered.insert(0, _CUBLAS)
     why = "a crash of native code is a defect of the release or of the library; a newer one may have fixed it"
     offered.append(upgrade(case, why))
     return first_of_each(offered)

@@ -173,7 +173,8 @@ def judge(case: Case) -> Outcome:
         if fits or symbol is not None or "import-name" in fault.ids
         else Confidence.CONFIRMED,
         changes=(
-            ON_LINUX if any(says(file, "call-of-windows") for file in fault.files) else None,
+            # A build for Windows that got as far as a check of vLLM's own lacks that package alone.
+            ON_LINUX if not missing and any(says(file, "call-of-windows") for file in fault.files) else None,
             *missing,
             *(module.changes if module is not None else ()),
             *(symbol[1] if symbol is not None else ()),

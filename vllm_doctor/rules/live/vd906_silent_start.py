@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 from vllm_doctor.log import silence
+from vllm_doctor.log.clock import minute_of_day
 from vllm_doctor.log.match import Hit
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -12,18 +13,21 @@ from vllm_doctor.records.host import Probe
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
+from vllm_doctor.rules.gates.last_wait import DAY, final_run, minutes_of, unbroken
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
-from vllm_doctor.rules.say import finding, thing
+from vllm_doctor.rules.say import environment, finding, thing
 
 # Minutes within which an engine announces itself: within one; on a slow share within three.
 _SPEAKS = 5
+_TRACE = "VLLM_TRACE_FUNCTION"
 
 
 def judge(case: Case) -> Outcome:
     """Has the engine, or the unit, said nothing for longer than its step of the start takes?"""
     unit, run, probe = case.unit, case.run, case.probe
+    if run is not None and (traced := _traced(run)) is not None:
+        return _slowed(case, *traced)
     if run is not None and (waits := _awaits_engine(run)):
         return _engine(case, waits, minutes_of(run, waits))
     missing = frozenset({Signal.UNIT} if unit is None else ()) | frozenset({Signal.LOG} if run is None else ())
@@ -70,6 +74,30 @@ def judge(case: Case) -> Outcome:
             *(ways_out(case) if ranks else ()),
         ),
         refute="another line follows while you look, or the worker's GPU and disk are busy all the time",
+    )
+
+
+def _traced(run: AnalysedRun) -> tuple[Hit, int] | None:
+    """vLLM's warning that it records every call, and the minutes for which the start has gone on since."""
+    hit = run.first("calls-traced")
+    if hit is None or run.root is not None or run.served():
+        return None
+    first = minute_of_day(run.lines[hit.index].at)
+    last = next((m for line in reversed(run.lines) if (m := minute_of_day(line.at)) is not None), None)
+    minutes = (last - first) % DAY if first is not None and last is not None else 0
+    return (hit, minutes) if minutes >= _SPEAKS else None
+
+
+def _slowed(case: Case, hit: Hit, minutes: int) -> Finding:
+    why = "every call of Python is written to a file: a start takes hours; it is meant for a hang, not for service"
+    return finding(
+        RULE,
+        title=f"VLLM_TRACE_FUNCTION slows the start: {minutes} min, and it is not ready",
+        phase=Phase.NOT_MEMORY,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(hit.index),),
+        changes=(environment(_TRACE, Direction.REMOVE, why, before=case.env(_TRACE)),),
+        refute="without the variable the start takes as long",
     )
 
 

@@ -17,7 +17,7 @@ from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
 from vllm_doctor.rules.remedies.layer import off
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
-from vllm_doctor.rules.say import environment, finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _IDS = (
     "no-kernel-image",
@@ -75,6 +75,8 @@ def judge(case: Case) -> Outcome:
     # A kernel that FlashInfer compiles goes through the toolkit's own ptxas; Triton brings one.
     if fault.ids & frozenset(_IDS) == {"arch-ptxas"} and any(says(f, "call-flashinfer") for f in fault.files):
         return _toolkit(case, fault)
+    if fault.ids & frozenset(_IDS) == {"flashinfer-arch"} and kernel_kind(case, fault) is None:
+        return _unasked(case, fault)
     return finding(
         RULE,
         title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",
@@ -109,6 +111,25 @@ def _toolkit(case: Case, fault: Fault) -> Finding:
             *_checked(case, fault),
         ),
         refute="nvcc --version names a CUDA that supports this GPU",
+    )
+
+
+def _unasked(case: Case, fault: Fault) -> Finding:
+    """FlashInfer compiles each kernel for the generations that it is written for, and its quoted lines do not show who
+    asked for this one: the build of vLLM has no part in that."""
+    why = "newer releases write more of their kernels for more generations of cards; vLLM pins the one that fits it"
+    newer = "a newer release asks for kernels that this card has, or names the backend to choose instead"
+    return finding(
+        RULE,
+        title="FlashInfer's kernel is not written for this GPU",
+        confidence=Confidence.LIKELY,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            upgrade(case, newer),
+            thing(ChangeKind.PACKAGE, "flashinfer-python", Direction.UPGRADE, why, command=_PINNED),
+        ),
+        refute="the same build runs this model on the same card",
     )
 
 
@@ -221,6 +242,7 @@ def _build(case: Case) -> Change | None:
     )
 
 
+_PINNED = "pip show -v vllm | grep -i flashinfer; pip install -U flashinfer-python"
 _ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'"
 
 

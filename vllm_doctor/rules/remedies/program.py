@@ -105,8 +105,10 @@ def _own_check(root: Link) -> ForeignProgram | None:
 
 
 def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
-    """A trainer or a platform around vLLM whose own code failed: no setting of vLLM is at fault."""
-    found = read("call-of-driver", root.frames[-1].file)
+    """A trainer, a platform or a plugin beside vLLM whose own code failed: no setting of vLLM is at fault."""
+    file = root.frames[-1].file
+    # What a plugin raises itself is about the machine; what Python raises in it is the plugin's.
+    found = read("call-of-driver", file) or (read("call-of-plugin", file) if root.kind in _BROKEN else None)
     if found is None:
         return None
     name = found["package"].replace("_", "-")
