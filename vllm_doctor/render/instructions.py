@@ -46,6 +46,7 @@ _DEEDS = {
     "hub-access": "restore access to the model's files",
     "inventory": "copy the drop-in's settings into the inventory",
     "inventory-line": "{to}   in the inventory",
+    "gpu-access": "give the process its GPU: device files and libraries",
     "gpu-driver": "bring the driver back: end what uses the card, then load it again, or restart the host",
     "job-gpus": "{to}",
     "job-node": "run the job on another node",

@@ -22,7 +22,7 @@ from vllm_doctor.rules.say import finding, thing, upgrade
 
 _CUBLAS = thing(
     ChangeKind.PACKAGE,
-    "cublas",
+    "nvidia-cublas-cu12",
     Direction.UPGRADE,
     "a plain product runs cuBLAS, which divides by zero where it is older than the card (H20 with CUDA 12.1 to 12.3)",
     command="pip install -U 'nvidia-cublas-cu12>=12.3.4.1,<13'; pip check",

@@ -71,6 +71,9 @@ def asks_by_name(case: Case, fault: Fault) -> bool:
     return exact or smaller_split(case, fault, told) is not None
 
 
+_THERE = "pip list   # is it in the environment that runs vLLM?"
+
+
 def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The package that the refusal asks for."""
     # An import that failed says which package it wants, whoever's code it is.
@@ -85,7 +88,7 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     spec = wanted.spec or wanted.name
     to = wanted.spec if wanted.spec != wanted.name else None
     # A log is written by others: only a package whose name is known comes into a command.
-    command = f"pip install {shlex.quote(spec)}" if listed(wanted.name) is not None else None
+    command = f"pip install {shlex.quote(spec)}" if listed(wanted.name) is not None else _THERE
     return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=command),)
 
 
