@@ -5,7 +5,7 @@ import pytest
 from tests.scenarios.loading import FOLDER, diagnosis, names, scenario, snapshot, until
 from vllm_doctor.knowledge import versions
 from vllm_doctor.records.finding import Finding
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Cause, ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.engine import ask
 from vllm_doctor.rules.outcome import Clear, NotHere, Unseen
@@ -22,7 +22,7 @@ def test_the_rule_answers_as_the_scenario_says(name: str) -> None:
     assert isinstance(outcome, ANSWERS[said["expect"]]), outcome
     if isinstance(outcome, Finding):
         assert outcome.code == rule.code
-        assert outcome.cause is rule.cause
+        assert outcome.cause in {rule.cause, Cause.OTHER}  # "other" where the memory was not the share's to give
         assert outcome.phase in {rule.phase, *rule.also}
         assert outcome.evidence
         assert outcome.refute
