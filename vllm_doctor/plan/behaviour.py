@@ -112,6 +112,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     adapters_unchunked: bool
     drafts_unchunked: bool
     drafts_ask_block_manager: bool
+    drafts_ask_lookup: bool
+    names_hidden_targets: bool
+    pooling_unchunked: bool
+    parts_need_chunks: bool
+    windows_keep_no_prefixes: bool
     v2_qwen3: bool
     plans_by_overridden_blocks: bool
     refuses_nvfp4_latents: bool

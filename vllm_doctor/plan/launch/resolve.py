@@ -13,7 +13,18 @@ from vllm_doctor.knowledge.versions import Version, batch_defaults, default_util
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
-from vllm_doctor.plan.launch import ahead, cache_groups, drafting, encoder_decoder, exclusive, joint, keyed, traits
+from vllm_doctor.plan.launch import (
+    ahead,
+    cache_groups,
+    chunks,
+    drafted,
+    drafting,
+    encoder_decoder,
+    exclusive,
+    joint,
+    keyed,
+    traits,
+)
 from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
@@ -192,6 +203,8 @@ def resolve(  # noqa: PLR0917
             for each in (
                 exclusive.refusals(flags, env, arch, par, does),
                 ahead.refusals(flags, env, method, par.pp, does),
+                drafted.refusals(flags, arch, method, version, does),
+                chunks.refusals(flags, arch, which, does, chunked=chunked, pooling=pooling),
                 keyed.refusals(flags, env, line.model or "", arch, length, does),
             )
             for one in each
