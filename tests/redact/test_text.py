@@ -315,3 +315,10 @@ def test_what_a_client_sent_behind_the_path_of_its_request_is_a_users_text(query
     line = f'(APIServer pid=1) INFO:     10.0.0.1:3 - "GET /v1/models?{query} HTTP/1.1" 200 OK'
     assert scrub(line) == f'(APIServer pid=1) INFO:     10.0.0.1:3 - "GET /v1/models?{HIDDEN} HTTP/1.1" 200 OK'
     assert query not in scrub(json.dumps({"log": line}))
+
+
+def test_a_function_of_a_native_stack_keeps_its_name_and_random_text_before_such_an_offset_is_hidden() -> None:
+    frame = " 2  /usr/local/vgpu/libvgpu.so(cuMemImportFromShareableHandle+0x1d) [0x7f00ccbbccdd]"
+    assert scrub(frame) == frame
+    random = base64.b64encode(bytes(range(7, 250, 9))).decode().rstrip("=")
+    assert random not in scrub(f"libvgpu.so({random}+0x1d)")

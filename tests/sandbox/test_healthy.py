@@ -35,7 +35,8 @@ def test_a_bundle_is_judged_as_the_host_was_and_holds_no_host_name(host: Host) -
     host.ready()
     host.run("rm -f /run/b.tar.gz; vllm-doctor bundle -o /run/b.tar.gz")
     done = host.exec("vllm-doctor diagnose --from /run/b.tar.gz --format json")
-    assert json.loads(done.stdout)["verdict"] == "ok"
+    told = json.loads(done.stdout)
+    assert told["verdict"] == "ok", told["findings"]
     assert host.exec('zcat /run/b.tar.gz | grep -caF \'"hostname": "<host-1>"\'').returncode == 0
 
 
@@ -45,6 +46,6 @@ def test_the_journal_is_forbidden_to_an_ordinary_user(host: Host) -> None:
         "setpriv --reuid=65534 --regid=65534 --clear-groups $(command -v vllm-doctor) diagnose --format json"
     )
     verdict = json.loads(done.stdout)
-    assert (done.returncode, verdict["verdict"]) == (3, "unknown")
+    assert (done.returncode, verdict["verdict"]) == (3, "unknown"), verdict["findings"]
     missing = {m["signal"]: m["remedy"] for m in verdict["unknown"]}
     assert "systemd-journal" in missing["log"]

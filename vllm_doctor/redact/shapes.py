@@ -24,6 +24,7 @@ _LONG = re.compile(r"[A-Za-z0-9_.+=-]{14}")
 PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _IN_LINE = re.compile(r"(?s:(?<=-----).*?(?=-----END|\Z))")
 _RUN = re.compile(r"(?<![\w+/=])[A-Za-z0-9+/]{20,}+={0,2}+(?![\w+/=])")
+_OFFSET = re.compile(r"\+0x[0-9a-f]{1,8}\Z")
 _SHORTEST_RANDOM = 32
 # Of random base64, six characters in ten are of another kind than the one before; of words, paths and numbers fewer.
 _RANDOM_CHANGES = 0.42
@@ -103,7 +104,8 @@ def _images(text: str) -> Iterator[Place]:
 
 def _runs(text: str) -> Iterator[Place]:
     for found in _RUN.finditer(text):
-        run = found[0]
+        # A native stack names a function and the place in it, `cuMemCreate+0x1d`: the name alone is judged.
+        run = _OFFSET.sub("", found[0])
         if _random(run):
             yield found.start(), found.end(), RANDOM
         elif _encoded(run):
