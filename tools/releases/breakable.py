@@ -10,7 +10,7 @@ from releases.wheel import Wheel
 
 _CONFIG = "vllm/config/vllm.py"
 _SET = "DEFAULT_BREAKABLE_CUDAGRAPH_ARCHITECTURES"
-_VARIABLE = "VLLM_USE_BREAKABLE_CUDAGRAPH"
+_ASKS = "os.environ['VLLM_USE_BREAKABLE_CUDAGRAPH'] ="
 
 
 def read(wheel: Wheel) -> dict[str, dict[str, object]]:
@@ -26,7 +26,7 @@ def _conditions(tree: ast.Module) -> list[ast.expr]:
     """What an architecture is looked for in, where the variable is then set."""
     made: list[ast.expr] = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.If) and any(ast.unparse(line).startswith(_sets()) for line in node.body):
+        if isinstance(node, ast.If) and any(ast.unparse(line).startswith(_ASKS) for line in node.body):
             for part in ast.walk(node.test):
                 match part:
                     case ast.Compare(ops=[ast.In()], comparators=[(ast.Tuple() | ast.Set() | ast.List()) as names]):
@@ -34,10 +34,6 @@ def _conditions(tree: ast.Module) -> list[ast.expr]:
                     case _:
                         pass
     return made
-
-
-def _sets() -> str:
-    return f"os.environ['{_VARIABLE}'] ="
 
 
 def _names(values: list[ast.expr]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from vllm_doctor.knowledge import compat
@@ -44,6 +45,7 @@ def _floor(at: Version) -> str | None:
     return None if wheel is None else wheel.compute_floor
 
 
+@cache
 def nearest_with(capability: float, at: Version) -> str | None:
     """The release nearest to this one, of those whose wheels were read, that has code which runs on such a card: the
     first after it for a card that is too new for it, the last before it for one that is too old."""

@@ -4,11 +4,12 @@ The forms are rows of the catalogue of messages (log/catalogue/programs.json): a
 use, and what the line says tells which of them it was.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 
 import msgspec
+
+from vllm_doctor.knowledge.pattern import Pattern
 
 
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,9 +45,9 @@ def program_of(form: str, line: str, around: str = "") -> Neighbour | None:
 
 def _tells(one: Neighbour, line: str, around: str) -> bool:
     asked = ((one.who, line), (one.beside, around))
-    return not (one.who or one.beside) or any(regex and _compiled(regex).search(text) for regex, text in asked)
+    return not (one.who or one.beside) or any(regex and _pattern(regex).search(text) for regex, text in asked)
 
 
 @cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
+def _pattern(regex: str) -> Pattern:
+    return Pattern(regex)

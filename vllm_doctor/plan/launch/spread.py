@@ -28,17 +28,21 @@ def partition(env: dict[str, str]) -> tuple[int, ...]:
 _PADDED = 64
 
 
+def _rows(arch: Architecture) -> int:
+    return -(-arch.vocab // _PADDED) * _PADDED
+
+
 def divides_vocabulary(arch: Architecture, ranks: int) -> bool:
     """Has each rank as many rows of the embedding (vocab_parallel_embedding.py divide: read in 0.4.2 to 0.33.0)?"""
-    return -(-arch.vocab // _PADDED) * _PADDED % ranks == 0
+    return _rows(arch) % ranks == 0
 
 
 def _check_vocabulary(par: Parallel, arch: Architecture, refusals: list[Refusal]) -> None:
     """Add what the rows of the vocabulary refuse, where the heads do not already."""
     flag = "--tensor-parallel-size"
     if not divides_vocabulary(arch, par.tp) and all(r.flag != flag for r in refusals):
-        rows = -(-arch.vocab // _PADDED) * _PADDED
-        refusals.append(Refusal(flag, str(par.tp), f"a divisor of the vocabulary's {rows} rows, padded to {_PADDED}"))
+        needed = f"a divisor of the vocabulary's {_rows(arch)} rows, padded to {_PADDED}"
+        refusals.append(Refusal(flag, str(par.tp), needed))
 
 
 def check_parallel(

@@ -134,8 +134,8 @@ def _others(case: Case) -> Change | None:
         return None
     return stop_others(
         case,
-        "vLLM before 0.3.1, and 0.8.0 to 0.9.0, counts the memory of other processes against its own budget; a higher "
-        "gpu_memory_utilization frees no memory in any version",
+        "vLLM before 0.3.1, 0.6.4, and 0.8.0 to 0.9.0 counts the memory of other processes against its own budget; a "
+        "higher gpu_memory_utilization frees no memory in any version",
     )
 
 
