@@ -234,5 +234,5 @@ def test_to_0_21_its_cache_is_of_the_models_type(with_dflash, version, bits):
 
 
 def test_another_class_of_dflash_leaves_the_verdict_open(with_dflash):
-    p = with_dflash("0.33.0", draft={**DFLASH, "architectures": ["DFlash2DraftModel"]})
-    assert any("drafter of class DFlash2DraftModel" in doubt for doubt in p.settings.doubts)
+    p = with_dflash("0.33.0", draft={**DFLASH, "architectures": ["DFlashLagunaForCausalLM"]})
+    assert any("drafter of class DFlashLagunaForCausalLM" in doubt for doubt in p.settings.doubts)

@@ -62,7 +62,8 @@ def plan(  # noqa: PLR0917
         str | None,
         typer.Option(
             metavar="FILE",
-            help="config.json, or the folder, of a drafter that is a separate model. Default: from the hub.",
+            help="config.json, the folder or the name on the hub of a drafter that is a separate model (a draft model, "
+            "EAGLE, DFlash, Medusa). Default: the launch's own, from the hub.",
         ),
     ] = None,
     weights_gib: Annotated[str | None, typer.Option(metavar="GIB", help="Weights of one GPU in GiB, if known.")] = None,

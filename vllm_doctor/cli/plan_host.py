@@ -16,6 +16,7 @@ from vllm_doctor.knowledge.hub import is_gguf, is_name
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.command import parse_command
 from vllm_doctor.plan.advice.recommendation import Workload
+from vllm_doctor.plan.launch.drafter import SEPARATE
 from vllm_doctor.plan.question.planner import MODEL_ALONE, PlanProblem, Question
 from vllm_doctor.records.reading import Absent, Known, Unknown
 
@@ -60,7 +61,7 @@ def _drafter(argv: tuple[str, ...]) -> str | None:
         named = json.loads(told) if isinstance(told, str) else None
     except (ValueError, RecursionError):
         return None
-    if not isinstance(named, dict) or named.get("method") not in {None, "draft_model"}:
+    if not isinstance(named, dict) or named.get("method") not in {None, *SEPARATE}:
         return None
     name = named.get("model")
     if not isinstance(name, str):
@@ -68,8 +69,20 @@ def _drafter(argv: tuple[str, ...]) -> str | None:
     folder = Path(name)
     if (folder / "config.json").is_file():
         return str(folder)
-    fetched = hub.config(name, None) if is_name(name) else None
-    return str(fetched.value) if isinstance(fetched, Known) else None
+    try:
+        return of_hub(name) if is_name(name) else None
+    except PlanProblem:
+        return None
+
+
+def of_hub(name: str) -> str:
+    """The config.json of a drafter that --draft-config names. Raises PlanProblem, saying why it is not at hand."""
+    fetched = hub.config(name, None)
+    if not isinstance(fetched, Known):
+        raise PlanProblem(
+            f"--draft-config {name}: {fetched.reason}; needed: its config.json, or the folder that holds it"
+        )
+    return str(fetched.value)
 
 
 def start_log(name: str | None) -> tuple[bool, list[str]]:

@@ -63,9 +63,8 @@ def run(o: PlanOptions) -> Exit:
     """Print the plan; OK when the launch as asked starts, INCOMPLETE when that cannot be said. Raises UsageProblem for
     a question that has no answer."""
     configs = [("--model-config", name) for name in o.model_config]
-    refuse_missing(
-        missing([("--metrics", o.metrics), ("--prices", o.prices), ("--draft-config", o.draft_config), *configs])
-    )
+    drafter = [] if _on_hub(o.draft_config) else [("--draft-config", o.draft_config)]
+    refuse_missing(missing([("--metrics", o.metrics), ("--prices", o.prices), *drafter, *configs]))
     try:
         if o.goal is not None or (o.prices is not None and o.speed is None):
             return _goal(o)
@@ -88,7 +87,7 @@ def _question(o: PlanOptions, config: str | None) -> Question:
         o.weights_gib,
         o.available_kv_gib,
         host_memory_gib=o.host_memory_gib,
-        draft_config=o.draft_config,
+        draft_config=_draft_config(o.draft_config),
     )
     card_known = o.gpu is not None or o.gpu_memory_gib is not None or o.available_kv_gib is not None
     if asked.launch and card_known and o.vllm_version and config:
@@ -96,6 +95,19 @@ def _question(o: PlanOptions, config: str | None) -> Question:
     from vllm_doctor.cli.plan_host import fill
 
     return fill(asked, unit=o.unit, count=o.gpus)
+
+
+def _on_hub(name: str | None) -> bool:
+    """Is this owner/name of a hub, and nothing that lies here?"""
+    return name is not None and name.count("/") == 1 and is_name(name) and not Path(name).exists()
+
+
+def _draft_config(name: str | None) -> str | None:
+    if name is None or not _on_hub(name):
+        return name
+    from vllm_doctor.cli.plan_host import of_hub
+
+    return of_hub(name)
 
 
 def _whole_line(words: tuple[str, ...]) -> tuple[str, ...]:

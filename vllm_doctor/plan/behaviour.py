@@ -244,6 +244,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     splits_no_quantized_mamba: bool
     splits_quantized_groups: bool
     adapts_no_experts_of_ranks: bool
+    eagle3_has_layers: bool
+    eagle3_names_its_layers: bool
+    shares_heads_by_shape: bool
+    dflash_has_windows: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

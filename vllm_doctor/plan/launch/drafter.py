@@ -8,9 +8,20 @@ from vllm_doctor.plan.model.architecture import Architecture
 # What a drafter's name says of it, in vLLM's order.
 _DRAFTERS = (("eagle-", "eagle"), ("eagle3", "eagle3"), ("dflash", "dflash"), ("dspark", "dspark"))
 
+# Methods whose drafter may be a model of its own.
+SEPARATE = frozenset({"draft_model", "dflash", "dspark", "eagle", "eagle3", "mtp", "medusa", "mlp_speculator"})
 
-def drafting_asked(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
-    """The method, None without drafting, and how many tokens it drafts. Raises SettingError."""
+
+def drafting_asked(flags: Flags, arch: Architecture, drafter: Architecture | None = None) -> tuple[str | None, int]:
+    """The method, None without drafting, and how many tokens it drafts; the config of a drafter tells it where neither
+    launch nor name does. Raises SettingError."""
+    method, tokens = _asked(flags, arch)
+    if method == "draft_model" and drafter is not None and drafter.drafts_as:
+        method = drafter.drafts_as
+    return method, tokens
+
+
+def _asked(flags: Flags, arch: Architecture) -> tuple[str | None, int]:
     config = flags.object("speculative-config")
     if config:
         method = config.get("method")

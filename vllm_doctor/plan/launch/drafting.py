@@ -120,7 +120,7 @@ def _unknown_class(method: str, drafter: Architecture, version: Version) -> Iter
     """A drafter of EAGLE or DFlash whose class, which is named after its model's (EAGLEConfig), the release has not
     got."""
     name, mark = drafter.name, {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method)
-    own = mark is not None and (name.endswith("ForCausalLM") or name.startswith(mark))
+    own = mark is not None and not drafter.drafts_as and (name.endswith("ForCausalLM") or name.startswith(mark))
     if mark is None or not own or drafter.model_type in _classes():
         return  # a name of its own, or speculators' format, which is translated, or a type that is renamed before
     drafts_as = name if name.startswith(mark) else mark + name

@@ -29,7 +29,7 @@ from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.compiled import captures_nothing, times_kernels
-from vllm_doctor.plan.launch.drafter import drafting_asked
+from vllm_doctor.plan.launch.drafter import SEPARATE, drafting_asked
 from vllm_doctor.plan.launch.exchange import BATCHED_STEP, batches_of_one_size, exchange
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB, allocator_settings, host_asked, weights_kept
@@ -130,7 +130,7 @@ def resolve(  # noqa: PLR0917
     refusals, notes, does = _told(line, arch, behaviour(version)), list(line.notes), behaviour(version)
     pooling, quant = answers_pooled(flags, arch), flags.text("quantization")
     gguf, dtype = _gguf(line.model or "", does), _dtype(flags, version, arch, gpu, refusals, notes)
-    method, draft = drafting_asked(flags, arch)
+    method, draft = drafting_asked(flags, arch, draft_model)
     stored = arch.quantization.text("quant_method") if arch.quantization is not None else None
     choice = which_engine(
         version, flags, env, arch, gpu, dtype, "gguf" if gguf else quant or stored, method, pooling=pooling
@@ -263,7 +263,7 @@ def resolve(  # noqa: PLR0917
         quantization=quant,
         speculative=method,
         draft_tokens=draft,
-        draft=draft_model if method in {"draft_model", "dflash"} else None,
+        draft=_drafter(draft_model, method, does),
         host=host,
         kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,
@@ -310,6 +310,20 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _drafter(told: Architecture | None, method: str | None, does: Behaviour) -> Architecture | None:
+    """The drafter as the release makes it: to 0.11.0 EAGLE 3 has one layer that joins three states, whatever its
+    config says (llama_eagle3.py), and to 0.24 DFlash no layer with a window (qwen3_dflash.py)."""
+    if told is None or method not in SEPARATE or (method == "mtp" and not told.mtp_layers):
+        return None
+    if method in {"dflash", "dspark"} and not does.dflash_has_windows:
+        return replace(told, layers=tuple(replace(x, kind="full", window=None) if x.window else x for x in told.layers))
+    if method != "eagle3":
+        return told
+    layers = told.layers if does.eagle3_has_layers else told.layers[:1]
+    joined = told.joined if does.eagle3_names_its_layers else told.joined // max(1, told.joined_layers) * 3
+    return replace(told, layers=layers, joined=joined)
 
 
 def _step(usual: int, flags: Flags, env: dict[str, str], par: Parallel, version: Version) -> int:

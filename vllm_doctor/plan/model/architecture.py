@@ -79,6 +79,17 @@ class Vision(msgspec.Struct, frozen=True):
     pixels: int | None = None  # of the largest image, where the checkpoint's preprocessor is known
 
 
+class TokenHeads(msgspec.Struct, frozen=True):
+    """A drafter without attention: Medusa's heads, or the stages of an MLP speculator, one for each drafted token.
+    `one_table`: all choose from one table of words."""
+
+    medusa: bool
+    blocks: int
+    inner: int
+    one_table: bool
+    words: int
+
+
 class Attention(msgspec.Struct, frozen=True):
     """One attention layer: heads and head sizes over all ranks. `window` is tokens (sliding, chunked)."""
 
@@ -123,7 +134,12 @@ class Architecture(msgspec.Struct, frozen=True):
     encoder_input: int = 0  # channels that an encoder of sounds hears
     norms_per_layer: int = 2
     mtp_layers: int = 0
-    joined: int = 0  # channels of the model's layers that a drafter of DFlash joins
+    joined: int = 0  # channels of the model's layers that a drafter of DFlash or EAGLE 3 joins
+    joined_layers: int = 0  # how many of the model's layers EAGLE 3 joins
+    drafts_as: str = ""  # the method that a drafter's config names
+    draft_words: int = 0  # that a drafter chooses from
+    beside: int = 0  # values of a drafter beside its layers and tables, whole on each rank
+    token_heads: TokenHeads | None = None  # of a drafter that is nothing else
     per_layer_words: int = 0  # that have a per-layer embedding
     positions: int = 0
     per_layer_input: int = 0  # channels of the per-layer embedding of one layer (Gemma 3n, small Gemma 4)

@@ -15,6 +15,7 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.stage import Stage
+from vllm_doctor.plan.terms.draft_model import keeps_head
 from vllm_doctor.plan.terms.outside_torch import Estimate
 from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB
 
@@ -164,9 +165,13 @@ def spreads_of(  # noqa: PLR0917
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
     compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
     every = s.timed is Timed.EVERY and known.activation_gib is None
-    words = max(0, a.vocab - EAGLE3_VOCAB) if s.speculative == "eagle3" and known.weights_gib is None else 0
+    untold = s.speculative == "eagle3" and known.weights_gib is None
+    words = max(0, a.vocab - EAGLE3_VOCAB) if untold and s.draft is None else 0
+    # Of the model's shape, a head may be the model's.
+    alike = untold and s.draft is not None and s.draft.draft_words == a.vocab and keeps_head(a, s.draft, s)
+    table = a.hidden * s.element / s.parallel.tp / GIB
     whole = [
-        Spread("drafter", words * a.hidden * s.element / s.parallel.tp / GIB, 0.0),
+        Spread("drafter", words * table, a.vocab * table if alike and s.engine == "V1" else 0.0),
         Spread("model type", strange, strange),
         Spread("layout of the weights", heavier, 0.0),
         Spread("shared experts", stage.replicated / GIB if known.weights_gib is None else 0.0, 0.0),

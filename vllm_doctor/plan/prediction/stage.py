@@ -84,13 +84,15 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     tower = None if elsewhere or without_tower(a, s) else a.vision
     shown = replace(a, vision=tower, shares_weights=own, tied=headless)
 
+    drafts = s.speculative if s.draft is None else None  # by analogy with the model, where nothing tells
+
     def load(to: WeightTarget, par: Parallel = s.parallel) -> float:
-        return _loaded(shown, (s.quantization, s.element, s.gguf), par, index, to, s.speculative)
+        return _loaded(shown, (s.quantization, s.element, s.gguf), par, index, to, drafts)
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
     weights += products(shown, s, fmt, index)
-    weights += drafter_bytes(s, target) if last else 0.0
+    weights += drafter_bytes(a, s, target) if last else 0.0
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:
         heavier = max(0.0, load(replace(target, capability=ADA)) - weights)
@@ -122,7 +124,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     lost = stranded(a, s, gpu, index, fmt)
     loading = _while_loading(a, s, index)
     if quantizes_late(a, s):
-        plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, s.speculative)
+        plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, drafts)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
     return Stage(weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned)

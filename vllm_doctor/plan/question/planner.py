@@ -31,6 +31,7 @@ from vllm_doctor.plan.model.config_json import Section, checkpoint_bytes, read_c
 from vllm_doctor.plan.model.describe import describe
 from vllm_doctor.plan.model.largest_image import with_largest_image
 from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.model.separate_drafter import describe_drafter
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.predict import predict, stages
 from vllm_doctor.plan.prediction.record import GIB, Prediction
@@ -228,13 +229,13 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
 
 
 def _drafter(q: Question) -> Architecture | None:
-    return describe(read_config(Path(q.draft_config))) if q.draft_config else None
+    return describe_drafter(read_config(Path(q.draft_config))) if q.draft_config else None
 
 
 def _unread(q: Question, s: Settings) -> list[str]:
     """What was given and is not asked for."""
-    if q.draft_config is None or s.draft is not None or s.speculative in {"eagle", "eagle3", "dflash"}:
-        return []  # of theirs the class is asked
+    if q.draft_config is None or s.draft is not None:
+        return []
     return ["--draft-config: this launch drafts without a separate model, so the file was not read"]
 
 

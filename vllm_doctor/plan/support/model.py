@@ -16,8 +16,8 @@ from vllm_doctor.plan.model.families import WEIGHED, generating
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
 
-# The class of DFlash whose code the plan follows (models/qwen3_dflash.py).
-_DFLASH = "DFlashDraftModel"
+# The classes of drafters whose code the plan follows (models/qwen3_dflash.py, qwen3_dflash2.py, qwen3_dspark.py).
+_FOLLOWED = frozenset({"DFlashDraftModel", "DFlash2DraftModel", "Qwen3DSparkModel", "Qwen3OmniDSparkModel"})
 
 # Encoder-decoders that the registry of vLLM sends to a plugin (models/registry.py _OOT_SUPPORTED_MODELS).
 _BY_PLUGIN = frozenset(
@@ -118,10 +118,10 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
     if s.draft is not None:
         if not s.draft.known:
             yield f"no start of the drafter's model_type {s.draft.model_type or '(none)'} was compared with a plan"
-        elif s.speculative == "dflash" and s.draft.name != _DFLASH:
+        elif s.speculative in {"dflash", "dspark"} and s.draft.name not in _FOLLOWED and not s.draft.drafts_as:
             yield f"no start with a drafter of class {s.draft.name or '(none)'} was compared with a plan"
     elif s.speculative is not None and s.speculative not in _DRAFTS_KNOWN:
-        beside = s.speculative in {"draft_model", "dflash"}
+        beside = s.speculative in {"draft_model", "dflash", "dspark", "medusa", "mlp_speculator"}
         way = ": --draft-config FILE, its config.json, puts them there" if beside else ""
         yield (
             f"--speculative-config: a drafter of method {s.speculative} is a separate model; its weights and its KV "

@@ -181,7 +181,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         # Attention to the encoder's output: a cache of its own, as long as a step (config/scheduler.py
         # max_num_encoder_input_tokens).
         out += [replace(x, kind="cross", window=s.batched) for x in out if x.kind == "full"]
-    if s.speculative in {"eagle", "eagle3", "mtp"} and layers.stop == len(a.layers) and out:
+    if s.draft is None and s.speculative in {"eagle", "eagle3", "mtp"} and layers.stop == len(a.layers) and out:
         # The one-layer draft keeps a cache of its own in the same pool, in full attention; so does each layer of
         # multi-token prediction.
         last = next((x for x in reversed(out) if x.kind in {"full", "mla"}), None)
@@ -190,9 +190,10 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
     if s.draft is not None and layers.stop == len(a.layers):
         # A drafter that is a separate model keeps the keys and values of each of its layers there.
         alone = replace(s, draft=None, speculative=None, draft_tokens=0, block=block)
+        cached = s.draft.layers if s.speculative != "mtp" else s.draft.layers[-1:] * s.draft.mtp_layers
         if s.speculative == "dflash" and s.does.dflash_in_own_type:
             alone = replace(alone, kv_dtype="auto")
-        out += specs(s.draft, alone, gpu, range(len(s.draft.layers)))
+        out += specs(replace(s.draft, layers=cached), alone, gpu, range(len(cached)))
     return out
 
 

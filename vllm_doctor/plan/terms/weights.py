@@ -175,6 +175,14 @@ def _per_layer(a: Architecture, par: Parallel, stage: int, layers: int) -> float
     return words * par.embeds(stage, tied=a.tied) + 2.0 * layers * each * a.hidden
 
 
+def mtp_bytes(a: Architecture, scheme: Scheme, par: Parallel, target: WeightTarget) -> float:
+    """Layers of multi-token prediction, each like the model's last one, with the projection of two hidden states to
+    one (models/*_mtp.py)."""
+    base = unquantized_format(target.element)
+    each = _sum(layer_matrices(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
+    return a.mtp_layers * (each + 2 * a.hidden * a.hidden * target.element)
+
+
 def rank_weights(
     a: Architecture,
     scheme: Scheme,
@@ -205,10 +213,7 @@ def rank_weights(
     if last:
         total += a.hidden * target.element
         if draft_mtp and a.mtp_layers:
-            total += a.mtp_layers * (
-                _sum(layer_matrices(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
-                + 2 * a.hidden * a.hidden * target.element
-            )
+            total += mtp_bytes(a, scheme, par, target)
         if draft_eagle:
             # One layer in the model dtype and the projection of two hidden states to one (llama_eagle.py).
             drafter = layer_matrices(a, len(a.layers) - 1, par, "draft.layers")
