@@ -78,6 +78,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     state_page_by_kernel_block: bool
     direct_gptq_experts: bool
     estimates_graphs: bool
+    tries_graphs_first: bool
+    tries_no_more_than_sequences: bool
+    charges_passing_memory: bool
     flashinfer_sampler: bool
     tokens_by_concurrency: bool
     splits_large_blocks: bool

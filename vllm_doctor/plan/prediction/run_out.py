@@ -15,6 +15,7 @@ from vllm_doctor.plan.prediction.record import GIB
 from vllm_doctor.plan.prediction.spreads import COMPILED, OF_PASS, OF_WEIGHTS, OUTSIDE, Spread, range_of
 from vllm_doctor.plan.prediction.stage import Stage
 from vllm_doctor.plan.prediction.state_blocks import state_point
+from vllm_doctor.plan.prediction.tried_graphs import tried_bytes
 from vllm_doctor.plan.terms.kv import Pool
 
 # The most of a step's activations that is taken as lost to fragmentation: a public log of 200000 batched tokens on
@@ -33,6 +34,8 @@ def points_of(  # noqa: PLR0917
     points: list[StartPoint] = []
     if counts_all(gpu):
         points += _before_the_pool(s, gpu, total, f, stage.loading / GIB)
+        tried = tried_bytes(s, stage.pool) / GIB
+        points += [_tried_point(s, gpu, total, f, tried)] if tried else []
     if stage.checked is not None and f.available is not None:
         points.append(_pool_point(s, f, held, stage.checked, needed))
         states = state_point(s, gpu, stage.pool, f.available, f.margin)
@@ -57,6 +60,15 @@ def _before_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, lo
         below, above = range_of([*spreads, Spread("before the start", off, off)])
         found.append(StartPoint(outcome=outcome, left=left, below=below, above=above))
     return found
+
+
+def _tried_point(s: Settings, gpu: Card | None, total: float, f: Figures, tried: float) -> StartPoint:
+    """The graphs that are tried out on a cache of `tried` GiB: the whole card is theirs, whatever the utilization."""
+    off = held_off(s, gpu)
+    spreads = [x for x in f.spreads if x.term in {*OF_WEIGHTS, OUTSIDE}]
+    below, above = range_of([*spreads, Spread("before the start", off, off)])
+    left = total - held_before_start(s, gpu) - f.weights - f.stays - tried
+    return StartPoint(outcome="oom-cudagraph", left=left, below=below, above=above)
 
 
 def _pool_point(s: Settings, f: Figures, held: Held, checked: Pool, needed: float) -> StartPoint:
