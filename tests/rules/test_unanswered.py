@@ -34,6 +34,22 @@ def test_the_end_is_unknown_and_says_why(end: str, says: str) -> None:
     assert says in told.path[-1].because
 
 
+def test_a_wait_that_is_all_of_a_log_is_told_as_a_wait() -> None:
+    assert "the engine said once that one process waits for another" in diagnosed(WAITS).path[-1].because
+
+
+@pytest.mark.parametrize(
+    ("told", "command"),
+    [
+        ("Back-off restarting failed container vllm in pod vllm-0_default\n", "kubectl logs POD --previous"),
+        ("Nov 29 08:00:00 gpu1 systemd[1]: vllm@chat.service: Failed with result 'exit-code'.\n", "journalctl -u UNIT"),
+        ("vllm-1 exited with code 1\n", "docker compose logs SERVICE"),
+    ],
+)
+def test_who_tells_of_an_end_keeps_the_log_of_what_ended(told: str, command: str) -> None:
+    assert command in diagnosed(told).path[-1].because
+
+
 @pytest.mark.parametrize("end", [3 * FAILED, OK + 2 * FAILED + ALIVE + FAILED])
 def test_errors_of_the_server_itself_in_a_row_are_a_finding(end: str) -> None:
     assert [f.code for f in diagnosed(HEALTHY + end).findings] == ["VD529"]

@@ -93,7 +93,13 @@ def test_a_notice_of_death_is_never_ok_and_never_the_cause(message: Message) -> 
         # A row of pods says itself that memory was the reason.
         # A start that is killed while it loads weights is short of the host's memory, most likely.
         # The kubelet's sentence is an eviction's own.
-        own = {"kernel-segfault": {"VD606"}, "pod-low-on-resource": {"VD004"}, "ray-actor-gone": {"VD603"}}
+        # What systemd could not set up never ran vLLM.
+        own = {
+            "kernel-segfault": {"VD606"},
+            "pod-low-on-resource": {"VD004"},
+            "ray-actor-gone": {"VD603"},
+            "unit-step-failed": {"VD532"},
+        }
         named = own.get(message.id, {"VD603"} if message.id in OF_MEMORY else set())
         assert {f.code for f in verdict.findings} <= FALLBACKS | named, sample.line
 

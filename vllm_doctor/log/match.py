@@ -42,6 +42,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     it begins an orderly end; `defers`: it says that a call failed and leaves the reason to a line before it. `process`
     is who was seen to write it, empty where nobody signed it. `fields` has the unit of each figure, or `number` or
     `text`. `place`: where in the text the regex must match.
+    `own_log`: the command that prints the log of the process whose end a keeper (systemd, the kubelet) tells of.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     process: str = ""
     fields: dict[str, str] = {}
     near_misses: tuple[str, ...] = ()
+    own_log: str = ""
     source: str = ""
 
 

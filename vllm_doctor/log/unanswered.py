@@ -25,9 +25,12 @@ def unanswered(run: AnalysedRun) -> str | None:
         told = run.lines[health[-1].index]
         return f"line {told.number}: /health was answered with {health[-1].fields['status']}, and not with 200 after it"
     waits = [hit for hit in after if hit.id == "broadcast-wait"]
-    if len(waits) >= _WAITS:
-        told = run.lines[waits[0].index]
-        return f"from line {told.number} on, the engine said {len(waits)} times that one process waits for another"
+    if len(waits) >= _WAITS or (waits and run.reached() is None):
+        told, often = run.lines[waits[0].index], f"{len(waits)} times" if len(waits) > 1 else "once"
+        return (
+            f"from line {told.number} on, the engine said {often} that one process waits for another: kernels are "
+            "compiled, a step is very long, or a worker hangs; py-spy dump of each worker shows which"
+        )
     closing = run.last("stop-waits")
     if closing is not None and closing.index == max((h.index for h in run.hits), default=-1):
         return (

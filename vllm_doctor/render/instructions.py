@@ -101,6 +101,7 @@ _DEEDS = {
     "start-order": "start the engines of one GPU one after another",
     "torch-compile-cache": "remove the compile cache",
     "torch-extensions-cache": "remove torch's cache of built extensions",
+    "unit-setting": "repair {to} of the unit",
     "volume": "repair the volume",
     "vllm_api_key": "set an API key",
     "wsl-memory": "give memory of WSL back to Windows",

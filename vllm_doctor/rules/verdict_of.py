@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end
-from vllm_doctor.log.match import anchors
+from vllm_doctor.log.match import anchors, catalogue
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -115,11 +115,11 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if not run.is_vllm:
         return _of_no_name(run)
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
-        return Verdict.UNKNOWN, "a process died, and the log does not contain what failed before it"
+        return Verdict.UNKNOWN, f"a process died, and the log does not contain what failed before it{_own_log(run)}"
     if not run.by_vllm:
         return (
             Verdict.UNKNOWN,
-            "this log mentions vLLM, but vLLM wrote no line of it: give the server's own log",
+            f"this log mentions vLLM, but vLLM wrote no line of it: give the server's own log{_own_log(run)}",
         )
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
@@ -137,6 +137,12 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
     return Verdict.UNKNOWN, _unfinished(run)
+
+
+def _own_log(run: AnalysedRun) -> str:
+    """The command for the log of the process, where who tells of its end is one that keeps such logs."""
+    kept = catalogue()
+    return next((f" ({kept[hit.id].own_log})" for hit in run.deaths if kept[hit.id].own_log), "")
 
 
 def _unfinished(run: AnalysedRun) -> str:
