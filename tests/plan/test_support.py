@@ -312,9 +312,9 @@ def test_an_architecture_is_known_from_the_release_that_has_it(ask):
 
 
 def test_a_layout_of_the_cache_that_is_not_known_here_is_unknown_and_no_error(ask):
-    p = ask(LLAMA_8B, "--kv-cache-dtype turboquant_k8v4").predict()
+    p = ask(LLAMA_8B, "--kv-cache-dtype octave_k3v4").predict()
     assert p.outcome == "unknown"
-    assert p.settings.doubts == ("--kv-cache-dtype turboquant_k8v4: how it lays out keys and values is not known here",)
+    assert p.settings.doubts == ("--kv-cache-dtype octave_k3v4: how it lays out keys and values is not known here",)
 
 
 def test_unknown_is_no_success_and_no_finding(tmp_path, monkeypatch, capsys):

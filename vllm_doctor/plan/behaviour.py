@@ -251,6 +251,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     eagle3_names_its_layers: bool
     shares_heads_by_shape: bool
     dflash_has_windows: bool
+    keeps_turboquant_buffers: bool
+    reserves_turboquant_workspace: bool
+    latents_keep_type_by_number: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

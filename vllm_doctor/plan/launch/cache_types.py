@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.model.architecture import Architecture
@@ -25,29 +27,52 @@ ELEMENT = {
     "nvfp4": 0.5625,
     "nvfp4_4over6": 0.5625,
 }
-# Layouts that releases list (config/cache.py CacheDType of 0.33.0) and whose bytes a token are not known here.
-UNKNOWN = frozenset(
-    {
-        "turboquant_k8v4",
-        "turboquant_4bit_nc",
-        "turboquant_k3v4_nc",
-        "turboquant_3bit_nc",
-        "octave_k3v4",
-        "octave_k3v3",
-        "octave_k3v3_compact",
-        "ultraquant_4bit",
-    }
-)
+# Bits of a key's value and of a value's, in the layouts that pack both of one head into a slot
+# (quantization/turboquant/config.py TQ_PRESETS, the same from 0.20 to 0.33).
+TURBOQUANT = {
+    "turboquant_k8v4": (8, 4),
+    "turboquant_4bit_nc": (4, 4),
+    "turboquant_k3v4_nc": (3, 4),
+    "turboquant_3bit_nc": (3, 3),
+}
+# Layouts that releases list (config/cache.py CacheDType of 0.33.0) and no build for CUDA takes: their bytes a token are
+# not known here.
+UNKNOWN = frozenset({"octave_k3v4", "octave_k3v3", "octave_k3v3_compact", "ultraquant_4bit"})
+# First and last layers that keep their type beside such a layout (turboquant/config.py get_boundary_skip_layers).
+ENDS = 2
+
+
+class Unpacked(msgspec.Struct, frozen=True):
+    """Layers whose cache keeps the model's type: by number, and all that have a window."""
+
+    layers: frozenset[int] = frozenset()
+    windows: bool = False
+
+    def holds(self, index: int, *, window: bool) -> bool:
+        """Is it one of them?"""
+        return index in self.layers or (self.windows and window)
+
+
+def unpacked_layers(flags: Flags, a: Architecture, layout: str) -> Unpacked:
+    """Those that --kv-cache-dtype-skip-layers names, and the ends of a model without recurrent layers beside
+    turboquant (engine/arg_utils.py create_engine_config)."""
+    named = (flags.text("kv-cache-dtype-skip-layers") or "").split(",")
+    numbers = {int(name) for name in named if name.strip().isdecimal() and len(name) < 8}
+    if layout in TURBOQUANT and not a.hybrid:
+        count = len(a.layers)
+        ends = min(ENDS, count // 2)
+        numbers |= {*range(ends), *range(count - ends, count)}
+    return Unpacked(frozenset(numbers), "sliding_window" in named)
 
 
 def cache_type(flags: Flags, a: Architecture, does: Behaviour) -> str:
     """The layout that is asked for, or else the checkpoint's; whether the release lists it was asked when the line was
     read. Raises SettingError."""
     asked = flags.text("kv-cache-dtype") or "auto"
-    if asked not in ELEMENT and asked not in UNKNOWN:
+    if asked not in ELEMENT and asked not in {*TURBOQUANT, *UNKNOWN}:
         raise SettingError(
             f"--kv-cache-dtype: found {asked!r}; needed: a layout that some release has: "
-            f"{', '.join(sorted({*ELEMENT, *UNKNOWN}))}"
+            f"{', '.join(sorted({*ELEMENT, *TURBOQUANT, *UNKNOWN}))}"
         )
     stored = asked == "auto" and does.takes_cache_of_modelopt and a.quantization is not None
     return "fp8_e4m3" if stored and a.quantization is not None and _in_fp8(a.quantization) else asked

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch.cache_types import ENDS
 from vllm_doctor.plan.launch.flags import Flags, whole
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
@@ -50,8 +51,6 @@ _DEPRECATED = frozenset(
 _AWAKE = frozenset(
     {"NixlConnector", "NixlPullConnector", "NixlPushConnector", "MoRIIOConnector", "MooncakeStoreConnector"}
 )
-
-_ENDS = 2  # first and last layers that keep their type (turboquant/config.py get_boundary_skip_layers)
 
 
 def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int, does: Behaviour) -> Iterator[Refusal]:
@@ -205,7 +204,7 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
     if does.refuses_nvfp4_latents and a.mla is not None and layout in {"nvfp4", "nvfp4_4over6"}:
         yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: latent attention (MLA) has no such layout")
     kept = {"kv-cache-dtype-skip-layers", "disable-sliding-window"} & flags.values.keys()
-    windows = len(a.layers) > 2 * _ENDS and all(layer.kind == "sliding" for layer in a.layers)
+    windows = len(a.layers) > 2 * ENDS and all(layer.kind == "sliding" for layer in a.layers)
     if does.sizes_windows_unpacked and layout.startswith("turboquant_") and windows and not kept:
         yield Refusal("--kv-cache-dtype", layout, "fp8 or auto: the release has it for no layer with a sliding window")
     transfer = flags.object("kv-transfer-config")

@@ -27,7 +27,7 @@ from vllm_doctor.plan.launch import (
 )
 from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
-from vllm_doctor.plan.launch.cache_types import cache_type
+from vllm_doctor.plan.launch.cache_types import cache_type, unpacked_layers
 from vllm_doctor.plan.launch.compiled import captures_nothing, times_kernels
 from vllm_doctor.plan.launch.drafter import SEPARATE, drafting_asked
 from vllm_doctor.plan.launch.exchange import BATCHED_STEP, batches_of_one_size, exchange
@@ -254,6 +254,7 @@ def resolve(  # noqa: PLR0917
         chunked=chunked,
         prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
         kv_dtype=cache_type(flags, arch, does),
+        unpacked=unpacked_layers(flags, arch, cache_type(flags, arch, does)),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=captures_nothing(flags, env, version),
         timed=times_kernels(flags, env, arch.name, version),

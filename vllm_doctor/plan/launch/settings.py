@@ -9,6 +9,7 @@ import msgspec
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour, behaviour
+from vllm_doctor.plan.launch.cache_types import Unpacked
 from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.exchange import Exchange
 from vllm_doctor.plan.launch.host_memory import HostAsked
@@ -56,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
     dtype: str
     element: int
     quantization: str | None
+    unpacked: Unpacked = msgspec.field(default_factory=Unpacked)  # layers whose cache keeps the model's type
     full_graphs: bool = True  # graphs of whole decoding batches, where the release has them
     speculative: str | None = None
     draft_tokens: int = 0

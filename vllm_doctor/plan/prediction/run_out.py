@@ -90,6 +90,7 @@ def _after_the_pool(s: Settings, gpu: Card | None, total: float, f: Figures, sta
     vLLM measured as free, so errors of weights and of what lies outside torch cancel, but where its size is given."""
     free = total - held_before_start(s, gpu)
     left = free - f.weights - f.stays - max(f.available or 0.0, 0.0) - f.captured.gib - stage.stranded / GIB
+    left -= stage.reserved / GIB
     off = held_off(s, gpu)
     # Graphs that were charged cancel, but for what vLLM's own estimate is off.
     size = f.captured.gib

@@ -14,6 +14,7 @@ from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme, scheme
+from vllm_doctor.plan.terms import turboquant
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.balancing import balancing
 from vllm_doctor.plan.terms.compiling import may_stay
@@ -44,6 +45,7 @@ class Stage(msgspec.Struct, frozen=True):
     offloaded: Offloaded  # of the weights, what stays on the host
     loading: float  # what is there beside the weights until they are loaded
     pinned: float  # of what compiling takes, what may stay
+    reserved: float = 0.0  # what kernels take when the pool is made, beyond the profile
 
 
 def quantization(a: Architecture, s: Settings) -> Scheme:
@@ -92,7 +94,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
     weights += products(shown, s, fmt, index)
-    weights += drafter_bytes(a, s, target) if last else 0.0
+    weights += (drafter_bytes(a, s, target) if last else 0.0) + turboquant.kept_by_layers(a, s, index)
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
     if fmt.name == "mxfp4" and not s.does.mxfp4_for_triton and HOPPER <= (target.capability or 0) < BLACKWELL:
         heavier = max(0.0, load(replace(target, capability=ADA)) - weights)
@@ -126,8 +128,11 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     if quantizes_late(a, s):
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, drafts)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
+    kept_beyond = turboquant.reserved(a, s)
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
-    return Stage(weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned)
+    return Stage(
+        weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned, kept_beyond
+    )
 
 
 # What drafters make of their own before the model's takes its place: embedding and head (models/*_mtp.py; the drafter

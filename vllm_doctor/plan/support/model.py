@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.history import ReleaseHistory, history
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
-from vllm_doctor.plan.launch.cache_types import UNKNOWN
+from vllm_doctor.plan.launch.cache_types import TURBOQUANT, UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.families import WEIGHED, generating
@@ -127,5 +127,12 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
             f"--speculative-config: a drafter of method {s.speculative} is a separate model; its weights and its KV "
             f"cache are not known here, and not in the figures{way}"
         )
+    yield from _of_layout(a, s)
+
+
+def _of_layout(a: Architecture, s: Settings) -> Iterator[str]:
+    """What is not known of the cache's."""
+    if s.kv_dtype in TURBOQUANT and any(layer.window for layer in a.layers):
+        yield f"--kv-cache-dtype {s.kv_dtype}: how it lays out layers with a window is not known here"
     if s.kv_dtype in UNKNOWN:
         yield f"--kv-cache-dtype {s.kv_dtype}: how it lays out keys and values is not known here"

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
-from vllm_doctor.plan.launch.cache_types import ELEMENT
+from vllm_doctor.plan.launch.cache_types import ELEMENT, TURBOQUANT
 
 CacheKind = Literal["full", "sliding", "chunked", "mla", "mamba", "cross"]
 
@@ -196,8 +196,18 @@ def v0_rules() -> Rules:
 PER_TOKEN_HEAD_SCALES = 8  # two fp32 per token and head (kv_cache_interface.py)
 
 
+def slot_bytes(head_dim: int, key_bits: int, value_bits: int) -> int:
+    """Bytes of one head's key and value, packed: a key of 8 bits as it is, else with its norm in two bytes; a value
+    with its scale and its zero; on an even number (turboquant/config.py slot_size_aligned)."""
+    key = head_dim if key_bits == 8 else ceil(head_dim * key_bits / 8) + 2
+    size = key + ceil(head_dim * value_bits / 8) + 4
+    return size + size % 2
+
+
 def token_bytes(heads: int, head_dim: int, value_dim: int, dtype: str, element: int) -> int:
     """Bytes that one token takes in one attention layer of this rank: heads x (key + value) x element, plus scales."""
+    if dtype in TURBOQUANT:
+        return heads * slot_bytes(head_dim, *TURBOQUANT[dtype])
     each = ELEMENT.get(dtype, 0.0) or float(element)
     scales = heads * PER_TOKEN_HEAD_SCALES if dtype.endswith("_per_token_head") else 0
     return int(heads * (head_dim + value_dim) * each) + scales

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.generations import BLACKWELL, HOPPER, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.plan.launch.cache_types import TURBOQUANT, Unpacked
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear
 from vllm_doctor.plan.model.families import ENCODER_ONLY
@@ -136,6 +137,12 @@ def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> 
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
 
+def _keeps_type(layer: Attention, index: int, s: Settings) -> bool:
+    """Is its cache of the model's type, whatever is asked for (layers/attention/attention.py, mla_attention.py)?"""
+    asked = layer.kind != "mla" or s.does.latents_keep_type_by_number
+    return asked and s.unpacked.holds(index, window=layer.window is not None)
+
+
 _NO_TOKENS = RECURRENT | {"none"}
 
 
@@ -144,14 +151,20 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
     if a.model_type in ENCODER_ONLY:
         return []
     block = block_size(a, s, gpu)
-    alike = {layer: _token(layer, a, s, gpu) for layer in dict.fromkeys(a.layers) if layer.kind not in _NO_TOKENS}
+    keeping = [(layer, _keeps_type(layer, i, s)) for i, layer in enumerate(a.layers)]
+    typed = {False: s, True: replace(s, kv_dtype="auto")}
+    alike = {
+        (layer, kept): _token(layer, a, typed[kept], gpu)
+        for layer, kept in dict.fromkeys(keeping)
+        if layer.kind not in _NO_TOKENS
+    }
     state = state_bytes(a, s, a.linear) if a.linear is not None and a.hybrid else 0
     checkpoint = _checkpoints(a, s, gpu)
     padded: int | None = None
     if state and alike:
         # The attention page is raised to the state's, in steps of the kernel block (platforms/interface.py
         # _align_hybrid_block_size).
-        one = max(alike.values())
+        one = lcm(*alike.values()) if s.kv_dtype in TURBOQUANT else max(alike.values())
         step = _step(a, s, block, checkpoint)
         block = max(block, step * ceil(state / (step * one)))
         padded = block * one
@@ -173,7 +186,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
                 else "full"
             )
             heads = max(1, layer.kv_heads // s.parallel.tp) if kind != "mla" else 0
-            out.append(Spec(kind, block, alike[layer], layer.window or 0, heads=heads))
+            out.append(Spec(kind, block, alike[keeping[i]], layer.window or 0, heads=heads))
             if layer.indexed and a.mla is not None:
                 # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
                 out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))
@@ -181,20 +194,34 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
         # Attention to the encoder's output: a cache of its own, as long as a step (config/scheduler.py
         # max_num_encoder_input_tokens).
         out += [replace(x, kind="cross", window=s.batched) for x in out if x.kind == "full"]
-    if s.draft is None and s.speculative in {"eagle", "eagle3", "mtp"} and layers.stop == len(a.layers) and out:
+    if layers.stop == len(a.layers):
+        out += _of_drafter(a, s, gpu, out, block)
+    return out
+
+
+def _of_drafter(a: Architecture, s: Settings, gpu: Card | None, model: list[Spec], block: int) -> list[Spec]:
+    """What a drafter keeps beside the model's own layers, on the last stage."""
+    found: list[Spec] = []
+    if s.draft is None and s.speculative in {"eagle", "eagle3", "mtp"} and model:
         # The one-layer draft keeps a cache of its own in the same pool, in full attention; so does each layer of
         # multi-token prediction.
-        last = next((x for x in reversed(out) if x.kind in {"full", "mla"}), None)
+        last = next((x for x in reversed(model) if x.kind in {"full", "mla"}), None)
+        like = next((x for x in reversed(a.layers) if x.kind == "full" and not x.shares_kv), None)
+        if last is not None and last.kind == "full" and like is not None and s.unpacked.layers:
+            last = replace(last, token_bytes=_token(like, a, s, gpu))  # it is no layer that keeps its type
         if last is not None:
-            out += [replace(last)] * (max(1, a.mtp_layers) if s.speculative == "mtp" else 1)
-    if s.draft is not None and layers.stop == len(a.layers):
+            found += [replace(last)] * (max(1, a.mtp_layers) if s.speculative == "mtp" else 1)
+    if s.draft is not None:
         # A drafter that is a separate model keeps the keys and values of each of its layers there.
-        alone = replace(s, draft=None, speculative=None, draft_tokens=0, block=block)
+        # Its layers are counted on from the model's, beyond all that keep their type by number.
+        alone = replace(
+            s, draft=None, speculative=None, draft_tokens=0, block=block, unpacked=Unpacked(windows=s.unpacked.windows)
+        )
         cached = s.draft.layers if s.speculative != "mtp" else s.draft.layers[-1:] * s.draft.mtp_layers
         if s.speculative == "dflash" and s.does.dflash_in_own_type:
             alone = replace(alone, kv_dtype="auto")
-        out += specs(replace(s.draft, layers=cached), alone, gpu, range(len(cached)))
-    return out
+        found += specs(replace(s.draft, layers=cached), alone, gpu, range(len(cached)))
+    return found
 
 
 def pool_of(a: Architecture, s: Settings, gpu: Card | None, stage: int | None = 0) -> Pool | None:
