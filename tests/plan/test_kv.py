@@ -183,10 +183,17 @@ def test_an_indexer_keeps_132_bytes_a_token_beside_the_latents():
 
 def test_layers_that_use_another_s_choice_keep_no_keys_of_an_indexer():
     # Of 61 layers the first two and then every fourth choose.
-    every = cache({**DSA_LIKE, "index_topk_freq": 4}, "-tp 8")
+    every = cache({**DSA_LIKE, "index_topk_freq": 4}, "-tp 8", "0.21.0")
     assert every.block_bytes == 64 * (61 * 1152 + 16 * 132)
-    listed = cache({**DSA_LIKE, "index_topk_pattern": "F" + "S" * 60}, "-tp 8")
-    assert listed.block_bytes == 64 * (61 * 1152 + 132)
+    listed = {**DSA_LIKE, "index_topk_pattern": "F" + "S" * 60}
+    assert cache(listed, "-tp 8", "0.21.0").block_bytes == 64 * (61 * 1152 + 132)
+    assert cache(listed, "-tp 8", "0.20.2").block_bytes == 64 * 61 * (1152 + 132), "each has one to 0.20"
+
+
+def test_a_layer_that_predicts_more_has_an_indexer_whatever_the_last_layer_has():
+    drafts = """--speculative-config {"method":"mtp","num_speculative_tokens":2}"""
+    listed = {**DSA_LIKE, "index_topk_pattern": "F" + "S" * 60, "num_nextn_predict_layers": 2}
+    assert cache(listed, f"-tp 8 {drafts}", "0.24.0").block_bytes == 64 * (61 * 1152 + 132 + 2 * (1152 + 132))
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,24 @@ def test_an_indexer_s_workspace_is_cut_for_long_requests_from_032(version, each)
     assert workspace.bytes == 819200 * 8 * each * 132
 
 
+@pytest.mark.parametrize(
+    ("version", "asked", "each"),
+    [
+        ("0.12.0", None, 2),  # rows for each token of the length
+        ("0.13.0", None, 40),
+        ("0.31.0", 3, 40),  # no such key yet
+        ("0.32.0", 3, 24),
+        ("0.33.0", 8, 64),
+    ],
+)
+def test_an_indexer_gathers_as_many_keys_as_the_release_and_the_launch_say(version, asked, each):
+    flags = f'--attention-config {{"sparse_mla_prefill_workspace_factor":{asked}}}' if asked else ""
+    a, s, _ = settings(DSA_LIKE, f"-tp 8 --max-model-len 65536 {flags}", version)
+    told = estimate(a, s, capability=9.0, multiprocessors=132)
+    workspace = next(t for t in told.terms if t.name == "indexer workspace")
+    assert workspace.bytes == 65536 * each * 132
+
+
 def test_v0_keeps_the_states_of_a_whole_batch_beside_its_pool():
     # 2 layers of 64 heads of 64 x 128 and a window of 3 x (4096 + 2 x 8 x 128), 2 B a value, for 64 sequences.
     line = "--max-num-seqs 64 --max-model-len 8192"

@@ -40,7 +40,7 @@ def test_a_slot_holds_key_and_value_on_an_even_number_of_bytes(bits, width, size
     assert slot_bytes(width, *bits) == size
 
 
-@pytest.mark.parametrize(("mode", "slot"), zip(MODES, (196, 134, 118, 102), strict=True))
+@pytest.mark.parametrize(("mode", "slot"), list(zip(MODES, (196, 134, 118, 102), strict=True)))
 def test_the_first_and_the_last_two_layers_keep_the_models_type(mode, slot):
     p = ask(LLAMA_8B, f"--kv-cache-dtype {mode} --max-model-len 8192").predict()
     assert p.pool is not None

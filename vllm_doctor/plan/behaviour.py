@@ -254,6 +254,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     keeps_turboquant_buffers: bool
     reserves_turboquant_workspace: bool
     latents_keep_type_by_number: bool
+    shares_chosen_tokens: bool
+    drafts_share_chosen_tokens: bool
+    gathers_into_latents_space: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -288,6 +288,7 @@ def resolve(  # noqa: PLR0917
         gguf=gguf,
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),
+        sparse_factor=_sparse_factor(flags),
         latents=does.caches_latents and env.get("VLLM_MLA_DISABLE", "0") != "1",
         aligned_latents=which == "V0" and does.aligns_latents and env.get("VLLM_CUDA_MEM_ALIGN_KV_CACHE") != "0",
         products=_products(env) if which == "V0" and does.multiplies_latent_weights else None,
@@ -325,6 +326,15 @@ def _drafter(told: Architecture | None, method: str | None, does: Behaviour) -> 
     layers = told.layers if does.eagle3_has_layers else told.layers[:1]
     joined = told.joined if does.eagle3_names_its_layers else told.joined // max(1, told.joined_layers) * 3
     return replace(told, layers=layers, joined=joined)
+
+
+def _sparse_factor(flags: Flags) -> int | None:
+    """sparse_mla_prefill_workspace_factor of --attention-config."""
+    try:
+        told = flags.object("attention-config").get("sparse_mla_prefill_workspace_factor")
+    except SettingError:
+        return None  # it is refused for its form
+    return told if isinstance(told, int) and not isinstance(told, bool) and 2 <= told <= 1000 else None
 
 
 def _step(usual: int, flags: Flags, env: dict[str, str], par: Parallel, version: Version) -> int:

@@ -84,6 +84,7 @@ class Settings(msgspec.Struct, frozen=True):
     gguf: str | None = None
     custom_all_reduce: bool = True
     expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join
+    sparse_factor: int | None = None  # latents' space for what an indexer gathers, where the launch says
     latents: bool = True  # latent attention caches its latents, not its heads
     aligned_latents: bool = False  # on a multiple of 256 bytes
     timed: Timed = Timed.FIRST  # kernels that Inductor combines

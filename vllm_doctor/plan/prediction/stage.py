@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.online import STREAMED, STREAMED_EXPERTS
 from vllm_doctor.plan.launch.parallel import Parallel, Shared
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.architecture import Architecture, Attention
 from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms import turboquant
 from vllm_doctor.plan.terms.activation import Activation, estimate
@@ -84,7 +84,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     # Each stage makes the tower, though the first alone uses it; the second runner's later ones have stopped to.
     elsewhere = index > 0 and s.v2_runner and s.does.v2_towers_on_first_stage
     tower = None if elsewhere or without_tower(a, s) else a.vision
-    shown = replace(a, vision=tower, shares_weights=own, tied=headless)
+    shown = replace(a, vision=tower, shares_weights=own, tied=headless, layers=_with_indexers(a, s))
 
     drafts = s.speculative if s.draft is None else None  # by analogy with the model, where nothing tells
 
@@ -93,6 +93,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
 
     weights, heavier = load(target) + step_buffers(shown, s.batched, s.element) + lora_bytes(a, s, index), 0.0
     last = index == s.parallel.pp - 1
+    weights += _chosen_apart(shown, s) if last else 0.0
     weights += products(shown, s, fmt, index)
     weights += (drafter_bytes(a, s, target) if last else 0.0) + turboquant.kept_by_layers(a, s, index)
     # Triton's layout or Marlin's: gpt-oss-120b logs 65.97 GiB with 0.10.1, 64.38 with 0.14.1.
@@ -132,6 +133,24 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
     return Stage(
         weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned, kept_beyond
+    )
+
+
+def _with_indexers(a: Architecture, s: Settings) -> tuple[Attention, ...]:
+    """The layers, each with an indexer where the release lets none use another's choice."""
+    if a.mla is None or not a.mla.indexer_top or s.does.shares_chosen_tokens:
+        return a.layers
+    return tuple(replace(x, indexed=True) if x.kind == "mla" else x for x in a.layers)
+
+
+def _chosen_apart(a: Architecture, s: Settings) -> float:
+    """To 0.22 each layer that predicts more keeps a place of its own for the tokens that its indexer chooses
+    (deepseek_mtp.py topk_indices_buffer)."""
+    sparse = a.mla is not None and a.mla.indexer_top > 0 and s.speculative == "mtp"
+    return (
+        a.mtp_layers * step_buffers(a, s.batched, s.element)
+        if sparse and not s.does.drafts_share_chosen_tokens
+        else 0.0
     )
 
 

@@ -217,15 +217,24 @@ def _gathered(a: Architecture, s: Settings) -> Term | None:
 
 
 # Entries of the indexer's workspace for each token of the length: as many as lie in the space of 5 latents, since 0.32
-# of 2 above 256 Ki tokens (attention/backends/mla/indexer.py get_max_prefill_buffer_size: 576 x 2 // 132).
+# of 2 above 256 Ki tokens, or of as many as are asked for; to 0.12 two entries (attention/backends/mla/indexer.py
+# get_max_prefill_buffer_size: 576 x 2 // 132).
 _GATHERED = 8
+
+
+def _gathered_entries(s: Settings) -> int:
+    if not s.does.gathers_into_latents_space:
+        return 2
+    if s.sparse_factor is not None and s.does.scales_indexer_workspace:
+        return _GATHERED * s.sparse_factor
+    return _GATHERED * (2 if s.length > 256 * 1024 and s.does.scales_indexer_workspace else 5)
 
 
 def _mla(mla: Mla, s: Settings) -> Term | None:
     """What a prefill of latent attention reserves: sparse, for the indexer's gathered keys, else for the latents of a
     chunk; nothing on V0."""
     if mla.indexer_top:
-        rows = s.length * _GATHERED * (2 if s.length > 256 * 1024 and s.does.scales_indexer_workspace else 5)
+        rows = s.length * _gathered_entries(s)
         each = mla.indexer_dim + 4
         return Term("indexer workspace", rows * each, f"{rows} × {each} B", "layers/sparse_attn_indexer.py")
     if s.engine != "V1":

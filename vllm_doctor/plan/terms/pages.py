@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.generations import BLACKWELL, HOPPER, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.cache_types import TURBOQUANT, Unpacked
 from vllm_doctor.plan.launch.settings import Settings
-from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear, Mla
 from vllm_doctor.plan.model.families import ENCODER_ONLY
 from vllm_doctor.plan.terms.kv import CacheKind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
 
@@ -137,6 +138,11 @@ def _token(layer: Attention, a: Architecture, s: Settings, gpu: Card | None) -> 
     return token_bytes(heads, layer.head_dim, layer.value_dim, s.kv_dtype, s.element)
 
 
+def has_indexer(layer: Attention, mla: Mla, does: Behaviour) -> bool:
+    """Has it an indexer, whose choice others may share?"""
+    return mla.indexer_top > 0 and (layer.indexed or not does.shares_chosen_tokens)
+
+
 def _keeps_type(layer: Attention, index: int, s: Settings) -> bool:
     """Is its cache of the model's type, whatever is asked for (layers/attention/attention.py, mla_attention.py)?"""
     asked = layer.kind != "mla" or s.does.latents_keep_type_by_number
@@ -187,7 +193,7 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
             )
             heads = max(1, layer.kv_heads // s.parallel.tp) if kind != "mla" else 0
             out.append(Spec(kind, block, alike[keeping[i]], layer.window or 0, heads=heads))
-            if layer.indexed and a.mla is not None:
+            if a.mla is not None and has_indexer(layer, a.mla, s.does):
                 # The indexer's keys: a byte a value, and the scales (deepseek_v2.py DeepseekV32IndexerCache).
                 out.append(Spec("mla", block, a.mla.indexer_dim + a.mla.indexer_dim // _INDEXED * 4))
     if a.encoder_context:
@@ -202,21 +208,20 @@ def specs(a: Architecture, s: Settings, gpu: Card | None, layers: range) -> list
 def _of_drafter(a: Architecture, s: Settings, gpu: Card | None, model: list[Spec], block: int) -> list[Spec]:
     """What a drafter keeps beside the model's own layers, on the last stage."""
     found: list[Spec] = []
+    # Its layers are counted on from the model's, beyond all that keep their type by number.
+    alone = replace(
+        s, draft=None, speculative=None, draft_tokens=0, block=block, unpacked=Unpacked(windows=s.unpacked.windows)
+    )
     if s.draft is None and s.speculative in {"eagle", "eagle3", "mtp"} and model:
         # The one-layer draft keeps a cache of its own in the same pool, in full attention; so does each layer of
-        # multi-token prediction.
-        last = next((x for x in reversed(model) if x.kind in {"full", "mla"}), None)
-        like = next((x for x in reversed(a.layers) if x.kind == "full" and not x.shares_kv), None)
-        if last is not None and last.kind == "full" and like is not None and s.unpacked.layers:
-            last = replace(last, token_bytes=_token(like, a, s, gpu))  # it is no layer that keeps its type
-        if last is not None:
-            found += [replace(last)] * (max(1, a.mtp_layers) if s.speculative == "mtp" else 1)
+        # multi-token prediction, which has an indexer whatever the model's last layer has (deepseek_v2.py).
+        like = next((x for x in reversed(a.layers) if x.kind in {"full", "mla"} and not x.shares_kv), None)
+        if like is not None:
+            count = max(1, a.mtp_layers) if s.speculative == "mtp" else 1
+            each = replace(like, indexed=a.mla is not None and a.mla.indexer_top > 0)
+            found += specs(replace(a, layers=(each,) * count, encoder_context=0), alone, gpu, range(count))
     if s.draft is not None:
         # A drafter that is a separate model keeps the keys and values of each of its layers there.
-        # Its layers are counted on from the model's, beyond all that keep their type by number.
-        alone = replace(
-            s, draft=None, speculative=None, draft_tokens=0, block=block, unpacked=Unpacked(windows=s.unpacked.windows)
-        )
         cached = s.draft.layers if s.speculative != "mtp" else s.draft.layers[-1:] * s.draft.mtp_layers
         if s.speculative == "dflash" and s.does.dflash_in_own_type:
             alone = replace(alone, kv_dtype="auto")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from math import ceil
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -179,7 +180,9 @@ def mtp_bytes(a: Architecture, scheme: Scheme, par: Parallel, target: WeightTarg
     """Layers of multi-token prediction, each like the model's last one, with the projection of two hidden states to
     one (models/*_mtp.py)."""
     base = unquantized_format(target.element)
-    each = _sum(layer_matrices(a, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
+    sparse = a.mla is not None and a.mla.indexer_top > 0  # each of them has an indexer
+    made = replace(a, layers=(*a.layers[:-1], replace(a.layers[-1], indexed=True))) if sparse else a
+    each = _sum(layer_matrices(made, len(a.layers) - 1, par, "mtp.layers"), scheme, base, target)
     return a.mtp_layers * (each + 2 * a.hidden * a.hidden * target.element)
 
 
