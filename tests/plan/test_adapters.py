@@ -99,6 +99,11 @@ EP = "-tp 2 --enable-expert-parallel"
         ("-tp 2", "0.20.2", None),
         ("--enable-expert-parallel", "0.20.2", None),  # of one rank
         (f"{EP} --fully-sharded-loras", "0.21.0", "--fully-sharded-loras"),
+        (f"{EP} --all2all-backend deepep_low_latency", "0.21.0", "--all2all-backend"),
+        (f"{EP} --all2all-backend nixl_ep", "0.33.0", "--all2all-backend"),
+        (f"{EP} --all2all-backend pplx", "0.33.0", None),  # which the release takes for gathering
+        (f"{EP} --all2all-backend allgather_reducescatter", "0.33.0", None),
+        ("-tp 2 --all2all-backend nixl_ep", "0.33.0", None),
         ("-tp 2 --fully-sharded-loras", "0.21.0", None),
         ("-tp 16 --fully-sharded-loras --max-lora-rank 8", "0.33.0", "--max-lora-rank"),
         ("-tp 8 --fully-sharded-loras --max-lora-rank 8", "0.33.0", None),

@@ -105,3 +105,19 @@ def test_experts_and_their_copies_divide_by_the_ranks(flags, version, needed):
 def test_a_count_that_is_none_is_refused():
     with pytest.raises(SettingError, match="num_redundant_experts"):
         settings(EXPERTS, f'{RANKS} --enable-eplb --eplb-config {{"num_redundant_experts":"many"}}')
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("--num-redundant-experts 2", "0.9.2", "--num-redundant-experts"),
+        ("--num-redundant-experts 2", "0.10.2", "--num-redundant-experts"),
+        ("--num-redundant-experts 0", "0.10.2", None),
+        ('--eplb-config {"num_redundant_experts":2}', "0.10.2", "--eplb-config"),
+        ('--eplb-config {"num_redundant_experts":2}', "0.33.0", "--eplb-config"),
+        ('--eplb-config {"num_redundant_experts":4} --enable-eplb', "0.33.0", None),
+    ],
+)
+def test_copies_that_nothing_balances_are_refused_once(flags, version, told):
+    s = settings(EXPERTS, f"{RANKS} {flags}", version)[1]
+    assert [r.flag for r in s.refusals] == ([told] if told else [])

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags, SettingError, whole
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -14,8 +17,22 @@ def _on(flags: Flags, a: Architecture, par: Parallel) -> bool:
 
 def spare_experts(flags: Flags, a: Architecture, par: Parallel) -> int:
     """Copies beside the model's experts, of each layer and over all ranks. Raises SettingError."""
-    if not _on(flags, a, par):
-        return 0
+    return _asked(flags) if _on(flags, a, par) else 0
+
+
+def refused(flags: Flags) -> Iterator[Refusal]:
+    """Copies that nothing would balance (config/parallel.py __post_init__, in each release from 0.9.2 to 0.33.0)."""
+    count = 0 if flags.on("enable-eplb", default=False) else _asked(flags)
+    if not count:
+        return
+    if "num-redundant-experts" in flags.values:
+        yield Refusal("--num-redundant-experts", str(count), "--enable-eplb beside --num-redundant-experts")
+    else:
+        needed = "--enable-eplb beside num_redundant_experts of --eplb-config"
+        yield Refusal("--eplb-config", f"num_redundant_experts {count}", needed)
+
+
+def _asked(flags: Flags) -> int:
     told = flags.object("eplb-config").get("num_redundant_experts")
     if told is None:
         return flags.int("num-redundant-experts", 0, 0, 10**5)

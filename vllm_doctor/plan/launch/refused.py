@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
+from vllm_doctor.plan.launch import balanced
 from vllm_doctor.plan.launch.cache_types import ENDS
 from vllm_doctor.plan.launch.flags import Flags, whole
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -97,6 +98,7 @@ def _ranks(flags: Flags, a: Architecture, par: Parallel, does: Behaviour) -> Ite
         elif par.expert_split == 1:
             yield Refusal("--enable-eplb", "set", "more than one rank of tensor or data parallelism")
     yield from _uneven(flags, a, par)
+    yield from balanced.refused(flags)
     split = flags.int("decode-context-parallel-size", 1, 1, 4096)
     if split == 1 or not does.checks_context_ranks:
         return

@@ -37,7 +37,7 @@ from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Products, Settings
-from vllm_doctor.plan.launch.shared_experts import shared_experts
+from vllm_doctor.plan.launch.shared_experts import all2all_backends, shared_experts
 from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.towers import whole_tower
@@ -298,6 +298,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         marlin_experts=env.get("VLLM_MXFP4_USE_MARLIN") == "1",
         exchange=exchange(flags, env, arch, par, version, batched),
+        exchanges=frozenset(all2all_backends(flags, env, version)) if par.expert else frozenset(),
         balances=balances(flags, arch, par, does),
         async_scheduling=flags.on("async-scheduling", default=does.schedules_ahead),
         mamba_dtype=flags.text("mamba-ssm-cache-dtype") or "auto",

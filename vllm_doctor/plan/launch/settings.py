@@ -95,6 +95,7 @@ class Settings(msgspec.Struct, frozen=True):
     flashinfer_experts: bool = False  # asked for, for experts in NVFP4
     marlin_experts: bool = False  # asked for, for experts in MXFP4
     exchange: Exchange | None = None  # of tokens between ranks, where it keeps buffers of its own
+    exchanges: frozenset[str] = frozenset()  # the all-to-all backends that the launch may mean
     balances: str | None = None  # by what experts are balanced: "nixl", "gathered", "either"; None: they are not
     async_scheduling: bool = True
     mamba_dtype: str = "auto"  # of recurrent states

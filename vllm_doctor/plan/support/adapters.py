@@ -17,6 +17,7 @@ from vllm_doctor.knowledge.adapted import HEAD, adapted_words
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.parallel import Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.terms.encoder import text_only
@@ -77,6 +78,12 @@ def _rank(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--max-lora-rank", str(s.lora_rank), needed)
 
 
+# The one way of exchanging tokens that adapters of experts know, and the names that the release takes for it
+# (lora/layers/fused_moe.py _ep_check, from 0.21 on; config/parallel.py __post_init__).
+_GATHERING = "allgather_reducescatter"
+_ADAPTED_EXCHANGES = frozenset({_GATHERING, "pplx", "naive"})
+
+
 def _shared(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """Ranks that have whole experts, or a part of an adapter's rows (lora/layers/fused_moe.py, column_parallel.py)."""
     par = s.parallel
@@ -89,6 +96,12 @@ def _shared(a: Architecture, s: Settings) -> Iterator[Refusal]:
             yield Refusal("--enable-expert-parallel", "set", needed)
         elif s.lora_shared:
             yield Refusal("--fully-sharded-loras", "set", "it, or --enable-expert-parallel")
+        elif s.exchanges and s.exchanges.isdisjoint(_ADAPTED_EXCHANGES):
+            needed = f"{_GATHERING} beside --enable-lora and --enable-expert-parallel"
+            yield Refusal("--all2all-backend", " or ".join(sorted(s.exchanges)), needed)
+        elif par.shared is Shared.WHOLE:
+            needed = "1 beside --enable-lora where experts are spread over data-parallel ranks: such ranks split tokens"
+            yield Refusal("--tensor-parallel-size", str(par.tp), needed)
     if s.lora_shared and s.lora_rank % par.tp:
         yield Refusal("--max-lora-rank", str(s.lora_rank), f"a multiple of {par.tp}, the ranks that share its rows")
 

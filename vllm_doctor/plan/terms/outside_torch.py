@@ -16,7 +16,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.calibration import Cell, Fit, cells, split_starts
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.terms.deepep import exchanged
+from vllm_doctor.plan.terms.exchanged import exchanged
 from vllm_doctor.plan.terms.matrices import padded_vocab
 
 GIB = 1 << 30
@@ -55,7 +55,7 @@ def non_torch(
 ) -> Estimate:
     """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB. `total_gib` is the
     card's memory."""
-    grown, more = _grown(a, s, gpu, total_gib, last_stage=last_stage), exchanged(a, s)
+    grown, more = _grown(a, s, gpu, total_gib, last_stage=last_stage), exchanged(a, s, gpu)
     return replace(grown, gib=grown.gib + more, above=grown.above + _HEAP * more)
 
 
