@@ -211,3 +211,13 @@ def test_an_option_that_v0_alone_reads_is_no_lever_of_v1() -> None:
     lines = [head + line for line in ("Traceback (most recent call last):", *calls, OOM)]
     found = _found(*lines, version=Known("0.8.5", "given"))
     assert (found.code, "max-seq-len-to-capture" in {c.name for c in _changes(found)}) == ("VD130", False)
+
+
+@pytest.mark.parametrize(
+    ("share", "model", "value"),
+    [("0.1", "chat-7B-awq", 0.34), ("0.2", "chat", 0.4), ("0.4", "chat", 0.5)],
+)
+def test_a_small_share_is_raised_to_one_that_holds_something(share: str, model: str, value: float) -> None:
+    launch = f"vllm serve example/{model} --gpu-memory-utilization {share} --enforce-eager"
+    found = _found(launch, "ValueError: No available memory for the cache blocks.")
+    assert (_changes(found)[0].name, _changes(found)[0].after) == ("gpu-memory-utilization", value)

@@ -29,6 +29,8 @@ _OWN_WORDS = (
 )
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
+# What the executor of V0 alone calls; V1's asks for bytes instead.
+_ONLY_IN_V0 = frozenset({"determine_num_available_blocks", "profile_num_available_blocks"})
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -170,14 +172,16 @@ class Run:
     def engine(self) -> str | None:
         """V0 or V1 where the log says it, or where only one of them has the process that signs or the calls."""
         hit = self.last("engine-config")
-        if hit is not None:
-            return hit.fields.get("engine")
+        if hit is not None and (told := hit.fields.get("engine")) is not None:
+            return told
         if any(says(name, "process-of-engine") for name in self._names):
             return "V1"
         if any(says(file, "call-of-v1") for crash in self.crashes for file in crash.files):
             return "V1"
-        old = any(says(name, "process-of-v0") for name in self._names) or any(
-            says(file, "call-of-v0") for crash in self.crashes for file in crash.files
+        old = (
+            any(says(name, "process-of-v0") for name in self._names)
+            or any(says(file, "call-of-v0") for crash in self.crashes for file in crash.files)
+            or any(name in _ONLY_IN_V0 for crash in self.crashes for name in crash.functions)
         )
         return "V0" if old else None
 

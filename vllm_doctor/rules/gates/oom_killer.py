@@ -44,13 +44,23 @@ class Kill:
 
 def in_log(run: AnalysedRun) -> tuple[Kill, ...]:
     """Kills that the service's own log shows, where the kernel's lines were written into it."""
+    return kills(_kernel_in(run))
+
+
+def of_the_host(run: AnalysedRun) -> tuple[Kill, ...]:
+    """Those of anybody's process for the whole host's memory, no group's: whoever it was, none was left for vLLM."""
+    return tuple(kill for kill in kills(_kernel_in(run), of_anybody=True) if kill.group is None)
+
+
+def _kernel_in(run: AnalysedRun) -> Kernel:
+    """The kernel's lines that somebody put among the service's own."""
     at = sorted({h.index for h in (*run.all("kernel-killed-line"), *run.all("kernel-constraint"))})
     told = (run.lines[index] for index in at)
-    return kills(Kernel(tuple(KernelEvent(line.text, line.at, line.number) for line in told)))
+    return Kernel(tuple(KernelEvent(line.text, line.at, line.number) for line in told))
 
 
-def kills(kernel: Kernel) -> tuple[Kill, ...]:
-    """Every kill of a process that may be vLLM's, in order."""
+def kills(kernel: Kernel, *, of_anybody: bool = False) -> tuple[Kill, ...]:
+    """Every kill of a process that may be vLLM's, or of anybody's, in order."""
     groups: dict[str, str] = {}
     victims: dict[str, str] = {}
     found: list[Kill] = []
@@ -66,7 +76,7 @@ def kills(kernel: Kernel) -> tuple[Kill, ...]:
         if "task_memcg" in account:
             victims[account.get("pid", "")] = account["task_memcg"]
         name = killed.get("name", killed.get("bare", "")) if killed is not None else ""
-        if killed is not None and _may_be_vllms(name.lower()):
+        if killed is not None and (of_anybody or _may_be_vllms(name.lower())):
             pid = killed.get("pid", "")
             resident = int(killed["rss"]) + int(killed.get("shared") or 0) << 10
             service = _service(victims.get(pid))

@@ -102,7 +102,7 @@ def _stopped_loaded(case: Case) -> bool:
 def _said_by_the_driver(case: Case) -> Evidence | None:
     """From the log's lines; from the kernel's, or where nothing names the card, only if the service did not go on."""
     run = case.run
-    well = run is not None and run.served() and run.root is None and not run.deaths
+    well = run is not None and run.served() and run.root is None and not run.deaths and not run.stalled
     if run is not None and (hit := run.first("driver-no-memory")) is not None and (shares_memory(case) or not well):
         return case.line(hit.index)
     told = said_since(case, "driver-no-memory") if not well else ()

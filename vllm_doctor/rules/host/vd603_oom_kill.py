@@ -10,7 +10,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import killed
 from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.gates.kernel_said import said_since
-from vllm_doctor.rules.gates.oom_killer import OOMD, Kill, in_log, kills
+from vllm_doctor.rules.gates.oom_killer import OOMD, Kill, in_log, kills, of_the_host
 from vllm_doctor.rules.gates.ranks import ranks_of
 from vllm_doctor.rules.gates.unified import is_named, shares_memory
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
@@ -87,7 +87,7 @@ def judge(case: Case) -> Outcome:
     if not found and hit is None and not recorded:
         if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
-        return _while_it_held_much(case) or Clear("no kill for lack of memory is recorded")
+        return _of_another(case) or _while_it_held_much(case) or Clear("no kill for lack of memory is recorded")
     if run is not None and run.served() and run.root is None and not run.deaths and not recorded:
         return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
@@ -111,6 +111,32 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the killed process does not belong to this unit",
     )
+
+
+def _of_another(case: Case) -> Finding | None:
+    """The kernel found no page on the whole host and ended somebody else's process, while the start goes no further."""
+    run = case.run
+    if run is None or run.root is not None or run.stopped is not None or run.served():
+        return None
+    found = of_the_host(run)
+    if not found or run.reached() in {None, StartupPhase.CONFIG}:
+        return None
+    last = found[-1]
+    return finding(
+        RULE,
+        title=_title(last),
+        severity=Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(at) for at in _lines_of(run, last)),
+        arithmetic=_sum(last),
+        changes=_changes(case, None, None),
+        refute="the start goes on after that line",
+    )
+
+
+def _lines_of(run: AnalysedRun, kill: Kill) -> tuple[int, ...]:
+    """The line of the log in which the kernel tells of it."""
+    return tuple(i for i, line in enumerate(run.lines) if line.number == kill.event.number)[:1]
 
 
 def _while_it_held_much(case: Case) -> Finding | None:

@@ -1,5 +1,7 @@
 """VD314: an engine that slept does not get its memory back, or new weights find no room beside its KV cache."""
 
+import math
+
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
@@ -34,7 +36,10 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(
-            lower_utilization(case, oom.torch, "the engine must fit beside the process that took the memory"),
+            # What slept is mapped piece by piece: the one that was refused is not the last.
+            lower_utilization(
+                case, oom.torch, "the engine must fit beside the process that took the memory", more=math.inf
+            ),
             _trainer_first(case, "then wake the engine"),
         ),
         refute=f"{maker_tool(case).name} shows, before the wake-up, as much free memory as the sleep freed",

@@ -8,12 +8,15 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom
+from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.say import json_with, set_flag
 
 # Pairs (`image=1,video=0`) before this sample, JSON in it and after it (engine/arg_utils.py).
 _JSON_FROM = Version((0, 8, 5))
 # 1280 × 784: a picture of 1280 tokens of Qwen2-VL, a quarter of the default's side.
 _PIXELS = 1280 * 784
+# So many requests at once serve somebody still.
+_MEASURED = 8
 # What puts the embeddings of images, video and audio among those of the text, in a step that has some (models/utils.py,
 # v1/worker/gpu_model_runner.py); the profile run of the language model has none.
 _MERGES = frozenset(
@@ -69,12 +72,26 @@ def fewer_items(case: Case) -> Change | None:
         return set_flag(case, "limit-mm-per-prompt", limit(case, **{kind: 0}), Direction.LOWER, why)
     most = {"audio": 1} if _hears(case) else {"image": 1, "video": 0}
     if _of_v0(case) and not per_prompt(case):
-        most = {name: count for name, count in most.items() if count == 0}
+        # Where a call names the images, no video was measured.
+        most = {name: count for name, count in most.items() if count == 0 and not _sees(case)}
     why = (
         "the profile run takes the largest items of every modality that is allowed: set unused ones "
         "to 0; --mm-processor-kwargs caps the size of the others"
     )
     return set_flag(case, "limit-mm-per-prompt", limit(case, **most), Direction.LOWER, why) if most else None
+
+
+def fewer_measured(case: Case) -> Change | None:
+    """V0's profile run takes as many of the largest items as max_num_seqs, or as its tokens hold, whichever is less
+    (worker/model_runner.py, 0.5 to 0.10); small items are as many as the sequences."""
+    now = sequences(case)[0]
+    if not _of_v0(case) or now <= _MEASURED:
+        return None
+    why = (
+        f"the profile run of V0 takes one item of the largest size for each of {now} sequences, as far as its tokens "
+        f"hold them: now at most {_MEASURED}"
+    )
+    return set_flag(case, "max-num-seqs", _MEASURED, Direction.LOWER, why)
 
 
 def ordered(case: Case, *changes: Change | None) -> tuple[Change | None, ...]:
@@ -112,6 +129,14 @@ def _hears(case: Case) -> bool:
     frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
     named = [name for frame in frames for name in (frame.function, frame.code)]
     return any("audio" in name for name in named) and not any("image" in name or "video" in name for name in named)
+
+
+def _sees(case: Case) -> bool:
+    """Was it the encoder of images, by the names of its calls?"""
+    crash = case.root.crash if case.root is not None else None
+    frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
+    named = [name for frame in frames for name in (frame.function, frame.code)]
+    return any("image" in name for name in named) and not any("video" in name for name in named)
 
 
 def items_of_step(case: Case, oom: Oom) -> tuple[Change | None, ...]:

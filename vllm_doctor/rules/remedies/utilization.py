@@ -25,6 +25,10 @@ _USEFUL = 1.0
 _WITH_PASS = 1.2
 # GiB of a small card of those that serve, where the size of the one in use is not known.
 _SMALL_CARD = 24
+# GiB of the smallest that serve (T4, as torch counts it).
+_SMALLEST_CARD = 14.5
+# A share of a card that is no half of what one engine usually takes.
+_LITTLE, _HALF = 0.25, 0.5
 # Where nobody knows how much is missing.
 _STEP = 0.05
 # A smaller budget than this, GiB, holds a model only where the launch asked for little in the first place.
@@ -156,9 +160,12 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
             least = weights * _WITH_PASS + _USEFUL
             why = (
                 f"{fraction:g} ({source}) of this GPU is less than the weights, {weights:.2f} GiB, and a pass "
-                f"take: three times as much, and at least {least:.1f} GiB / the GPU's size, where that much is free"
+                f"take: it must be at least {least:.1f} GiB / the GPU's size, where that much is free"
             )
-            wanted = min(versions.USUAL_UTILIZATION, round(3 * fraction, 2))
+            # A small model may stand on the smallest card; a larger one does not tell which card it is.
+            enough = math.ceil(least / _SMALLEST_CARD * 100) / 100
+            enough = enough if enough <= _HALF else 0.0
+            wanted = min(versions.USUAL_UTILIZATION, max(round(3 * fraction, 2), enough))
             return set_flag(case, "gpu-memory-utilization", wanted, Direction.RAISE, why)
         if none_left and weights is not None and charges_others(case):
             why = (
@@ -166,7 +173,9 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                 "pass: this release counts what other processes hold, so the share is that of all together"
             )
             return set_flag(case, "gpu-memory-utilization", versions.USUAL_UTILIZATION, Direction.RAISE, why)
-        wanted = min(versions.USUAL_UTILIZATION, round(fraction + max(0.1, missing / _SMALL_CARD), 2))
+        # What did not hold the weights alone is doubled at the least, where it is that little.
+        more = max(0.1, missing / _SMALL_CARD, fraction if none_left and fraction <= _LITTLE else 0.0)
+        wanted = min(versions.USUAL_UTILIZATION, round(fraction + more, 2))
         return set_flag(
             case,
             "gpu-memory-utilization",

@@ -13,6 +13,7 @@ from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
+from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
 from vllm_doctor.rules.say import finding, gib, set_flag
@@ -60,6 +61,8 @@ def judge(case: Case) -> Outcome:
         return Clear("the weights were loaded; the profile run failed")
     if in_adapters(oom):
         return Clear("the adapters' buffers did not fit, not the weights")
+    if wakes(oom):
+        return Clear("a sleeping engine takes its memory back")
     return finding(
         RULE,
         title="The weights do not fit on the GPU" + _how_far(oom),

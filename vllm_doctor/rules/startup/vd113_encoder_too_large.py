@@ -10,9 +10,17 @@ from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
-from vllm_doctor.rules.remedies.prompt_items import encoder_budget, fewer_items, ordered, per_prompt, smaller_items
+from vllm_doctor.rules.remedies.prompt_items import (
+    encoder_budget,
+    fewer_items,
+    fewer_measured,
+    ordered,
+    per_prompt,
+    smaller_items,
+)
 from vllm_doctor.rules.remedies.step import fewer_tokens, tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, set_flag
 
 # More than a token takes in any tensor of a step: logits of 512 Ki entries in float32, or 1 Mi values in 16 bits.
@@ -50,6 +58,7 @@ def judge(case: Case) -> Outcome:
         changes=(
             _tiled(case, oom),
             *ordered(case, fewer_items(case), fewer_tokens(case, oom.torch, measuring=not serving)),
+            fewer_measured(case) if not serving else None,
             lower_utilization(
                 case, oom.torch, "the encoder works in the memory that gpu_memory_utilization leaves free"
             )
@@ -67,7 +76,9 @@ def _of_each_sequence(case: Case) -> Finding | None:
     if isinstance(oom, NotHere | Unseen) or not in_pass(oom) or in_sampler(oom) or in_adapters(oom):
         return None
     fewer = fewer_inputs(case, oom)
-    if fewer is None or tenants(case, oom.torch) is not None or weights_fill(case) is not None:
+    full = weights_fill(case) is not None
+    # Where the weights nearly fill the card, its own line or calls must say that it was this pass.
+    if fewer is None or tenants(case, oom.torch) is not None or (full and not _named(oom)):
         return None
     return finding(
         RULE,
@@ -75,7 +86,7 @@ def _of_each_sequence(case: Case) -> Finding | None:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        changes=(fewer,),
+        changes=(fewer, *(lighter(case) if full else ())),
         refute="the profile run fails with one sequence as well",
     )
 
@@ -198,4 +209,8 @@ def _items(case: Case) -> tuple[Arithmetic, ...]:
     return (Arithmetic("encoder budget", float(hit.fields["tokens"]), "tokens", what, "the log"),)
 
 
-RULE = rule("VD113", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
+RULE = rule(
+    "VD113",
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}),
+    judge=judge,
+)
