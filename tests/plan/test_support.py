@@ -740,3 +740,60 @@ def test_experts_that_are_quantized_in_blocks_as_they_load_are_padded_to_whole_b
     )
     assert (four.outcome, wider.outcome) == ("ok", "ok")
     assert four.weights_gib == wider.weights_gib
+
+
+BIASED = DEEPSEEK_LIKE | {"topk_method": "noaux_tc"}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (BIASED, "--cpu-offload-gb 40", "0.7.2", ["--cpu-offload-gb"]),  # the router's bias has two names
+        (BIASED, "", "0.7.2", []),
+        (DEEPSEEK_LIKE, "--cpu-offload-gb 40", "0.7.2", []),  # no bias
+        (LLAMA_8B, "--cpu-offload-gb 4", "0.7.2", []),  # no router
+        (BIASED, "VLLM_USE_V1=1 --cpu-offload-gb 40", "0.9.2", []),  # V1 maps the host's memory
+    ],
+)
+def test_v0_keeps_no_experts_with_a_bias_on_the_host(ask, config, flags, version, told):
+    assert [flag for flag in refused(ask(config, flags, version=version)) if flag != "--gpu"] == told
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("--runner pooling --convert classify", "0.15.1", ["--convert"]),
+        ("--runner pooling --convert classify", "0.21.0", []),
+        ("--runner pooling --convert embed", "0.15.1", []),
+        ("--task classify", "0.10.0", ["--task"]),
+        ("--task classify", "0.9.2", []),  # makes no classifier of it
+        ('--convert classify --hf-overrides {"classifier_from_token":["no","yes"]}', "0.15.1", []),
+        ("--convert classify --quantization fp8", "0.15.1", []),  # asks for the weights of plain checkpoints alone
+    ],
+)
+def test_a_generating_model_has_no_weights_of_classes(ask, flags, version, told):
+    assert refused(ask(LLAMA_8B, flags, version=version)) == told
+
+
+@pytest.mark.parametrize(("version", "told"), [("0.10.2", []), ("0.11.0", ["--speculative-config"]), ("0.11.1", [])])
+def test_a_drafter_is_not_made_in_the_experts_format(ask, version, told):
+    draft = '{"method":"eagle3","model":"d","num_speculative_tokens":3}'
+    flags = refused(ask(GPT_OSS_20B, f"--speculative-config {draft}", version=version))
+    assert [flag for flag in flags if version != "0.10.2"] == told  # 0.10.2 has no eagle3 for the model at all
+
+
+MINIMAX = FP8_EXPERTS | {"architectures": ["MiniMaxM2ForCausalLM"], "model_type": "minimax_m2"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpu", "version", "told"),
+    [
+        ("", "B200", "0.16.0", ["VLLM_USE_FLASHINFER_MOE_FP8"]),
+        ("", "B200", "0.15.1", []),
+        ("", "B200", "0.17.0", []),
+        ("", "H200", "0.16.0", []),
+        ("VLLM_USE_FLASHINFER_MOE_FP8=0", "B200", "0.16.0", []),
+    ],
+)
+def test_flashinfer_asks_for_groups_of_experts(ask, flags, gpu, version, told):
+    assert refused(ask(MINIMAX, flags, gpu=gpu, version=version)) == told

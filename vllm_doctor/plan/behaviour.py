@@ -196,6 +196,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     packs_symmetric_experts: bool
     turns_on_one_card: bool
     takes_cache_of_modelopt: bool
+    takes_cache_scheme: bool
+    cache_scheme_over_option: bool
     plain_latents_by_triton: bool
     gates_of_experts_asked: bool
     streams_from_buckets: bool
@@ -257,6 +259,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     shares_chosen_tokens: bool
     drafts_share_chosen_tokens: bool
     gathers_into_latents_space: bool
+    drafter_in_mxfp4: bool
+    asks_for_heads_of_classes: bool
+    routes_ungrouped_by_groups: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

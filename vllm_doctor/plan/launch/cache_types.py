@@ -78,6 +78,17 @@ def cache_type(flags: Flags, a: Architecture, does: Behaviour) -> str:
     return "fp8_e4m3" if stored and a.quantization is not None and _in_fp8(a.quantization) else asked
 
 
+def layers_cache_type(flags: Flags, a: Architecture, does: Behaviour) -> str:
+    """The layout that the layers take. The configuration still says what was asked for where it is the checkpoint's
+    kv_cache_scheme that decides; layers of latents do not ask it (mla_attention.py)."""
+    asked = cache_type(flags, a, does)
+    config = a.quantization
+    named = config is not None and config.text("quant_method").lower().replace("_", "-") == "compressed-tensors"
+    scheme = config.section("kv_cache_scheme") if config is not None and named and a.mla is None else None
+    decides = does.takes_cache_scheme and (asked == "auto" or does.cache_scheme_over_option)
+    return "fp8" if scheme is not None and decides else asked
+
+
 def _in_fp8(config: Section) -> bool:
     """Does a checkpoint of modelopt name a cache of 8-bit floats with scales of its own (utils/torch_utils.py
     get_kv_cache_quant_algo_string)?"""

@@ -61,6 +61,7 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
     yield from _quantized(flags, a, does)
     yield from _compressed(a, does)
     yield from _cache(flags, a, length, does)
+    yield from _classes(flags, a, does)
     if does.checks_lora_slots and flags.on("enable-lora", default=False):
         loras, held = flags.int("max-loras", 1, 1, 10_000), flags.int("max-cpu-loras", 0, 0, 10**6)
         if held and held < loras:
@@ -71,6 +72,21 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
         sizes = [whole("cudagraph-capture-sizes", n) for n in listed.replace(",", " ").strip("[]").split()]
         if sizes and max(sizes) != largest:
             yield Refusal("--max-cudagraph-capture-size", str(largest), f"the largest that is listed, {max(sizes)}")
+
+
+def _classes(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
+    """A generating model made a classifier: its checkpoint has a head of the vocabulary, and none of classes. One that
+    takes its classes from words (classifier_from_token) makes the head of the vocabulary's."""
+    option = next((name for name in ("convert", "task") if flags.text(name) == "classify"), None)
+    plain = a.quantization is None and flags.text("quantization") is None
+    from_words = flags.text("hf-overrides") or ""
+    generates = a.name.endswith("ForCausalLM") and "classifier_from_token" not in from_words
+    if option is not None and generates and plain and does.asks_for_heads_of_classes:
+        needed = (
+            "a checkpoint with the weights of its classes, or classifier_from_token in --hf-overrides: "
+            f"{a.name} has none, and score.weight is missing"
+        )
+        yield Refusal(f"--{option}", "classify", needed)
 
 
 def _uneven(flags: Flags, a: Architecture, par: Parallel) -> Iterator[Refusal]:

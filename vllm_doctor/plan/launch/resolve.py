@@ -27,7 +27,7 @@ from vllm_doctor.plan.launch import (
 )
 from vllm_doctor.plan.launch.all_stages import on_each_stage
 from vllm_doctor.plan.launch.balanced import balances, spare_experts
-from vllm_doctor.plan.launch.cache_types import cache_type, unpacked_layers
+from vllm_doctor.plan.launch.cache_types import cache_type, layers_cache_type, unpacked_layers
 from vllm_doctor.plan.launch.compiled import captures_nothing, times_kernels
 from vllm_doctor.plan.launch.drafter import SEPARATE, drafting_asked
 from vllm_doctor.plan.launch.exchange import BATCHED_STEP, batches_of_one_size, exchange
@@ -253,8 +253,8 @@ def resolve(  # noqa: PLR0917
         batched=batched,
         chunked=chunked,
         prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
-        kv_dtype=cache_type(flags, arch, does),
-        unpacked=unpacked_layers(flags, arch, cache_type(flags, arch, does)),
+        kv_dtype=layers_cache_type(flags, arch, does),
+        unpacked=unpacked_layers(flags, arch, layers_cache_type(flags, arch, does)),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=captures_nothing(flags, env, version),
         timed=times_kernels(flags, env, arch.name, version),
@@ -285,7 +285,9 @@ def resolve(  # noqa: PLR0917
         lora_rank=flags.int("max-lora-rank", 16, 1, 4096),
         lora_targets=_targets(flags),
         lora_shared=flags.on("fully-sharded-loras", default=False),
+        kv_stored=layers_cache_type(flags, arch, does) != (flags.text("kv-cache-dtype") or "auto"),
         gguf=gguf,
+        config_elsewhere=bool(flags.text("hf-config-path")),
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),
         sparse_factor=_sparse_factor(flags),
@@ -296,6 +298,7 @@ def resolve(  # noqa: PLR0917
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
+        no_flashinfer_fp8=env.get("VLLM_USE_FLASHINFER_MOE_FP8") == "0",
         marlin_experts=env.get("VLLM_MXFP4_USE_MARLIN") == "1",
         exchange=exchange(flags, env, arch, par, version, batched),
         exchanges=frozenset(all2all_backends(flags, env, version)) if par.expert else frozenset(),

@@ -21,9 +21,11 @@ from vllm_doctor.plan.support import (
     bits,
     card,
     experts,
+    gguf,
     items,
     marlin,
     model,
+    offloaded,
     quantized,
     schemes,
     shapes,
@@ -53,6 +55,8 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *card.refusals(a, s, gpu),
         *experts.refusals(a, s, gpu),
         *model.refusals(a, s),
+        *gguf.refusals(a, s),
+        *offloaded.refusals(a, s),
         *card.floats(a, s, gpu),
         *items.refusals(a, s),
         *bits.refusals(a, s),
@@ -63,6 +67,8 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *marlin.refusals(a, s, gpu),
         *adapters.refusals(a, s),
     ]
+    if s.kv_stored:
+        refusals = [_of_checkpoint(one, s) if one.flag == "--kv-cache-dtype" else one for one in refusals]
     return Support(
         tuple(refusals),
         (
@@ -71,5 +77,13 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),
         ),
-        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu)),
+        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu), *gguf.depends(a, s)),
     )
+
+
+def _of_checkpoint(told: Refusal, s: Settings) -> Refusal:
+    """A refused type of the cache, where no option asked for it: "auto" is what the launch has."""
+    obeys = not s.does.cache_scheme_over_option
+    instead = f"--kv-cache-dtype {s.dtype}" if obeys else "a checkpoint without kv_cache_scheme"
+    needed = instead + told.needed.removeprefix("auto") if told.needed.startswith("auto") else told.needed
+    return Refusal("quantization_config", f"a cache of the checkpoint's own type, {told.found}", needed)

@@ -34,6 +34,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         )
         return
     yield from _cut_scales(a, s, gpu)
+    yield from _ungrouped(a, s, gpu)
     if int(gpu.capability) != RTX_BLACKWELL:  # and GB10: they multiply four bits, with machine code that differs
         return
     if not s.does.four_bit_experts_on_ten_alone or s.flashinfer_experts:
@@ -100,6 +101,22 @@ def _asked(a: Architecture, s: Settings) -> Iterator[Refusal]:
             "--moe-backend",
             s.moe_backend,
             f"auto, or one of {names}: {s.version} has it not for experts {_KINDS[kind]}",
+        )
+
+
+# Classes whose router has a bias and no groups, with the scores of DeepSeek's (models/minimax_m2.py of 0.16.0; the
+# others of that release with such scores give num_expert_group).
+_UNGROUPED = frozenset({"MiniMaxM2ForCausalLM"})
+
+
+def _ungrouped(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
+    """Experts in blocks of fp8 on compute capability 10.x, where the first kernel of the list is TensorRT-LLM's."""
+    chosen = BLACKWELL <= (gpu.capability or 0) < THOR and not s.no_flashinfer_fp8 and s.moe_backend in {None, "auto"}
+    if a.name in _UNGROUPED and chosen and s.does.routes_ungrouped_by_groups and _kind(a, s) == "fp8" and not s.loras:
+        yield Refusal(
+            "VLLM_USE_FLASHINFER_MOE_FP8",
+            "not set",
+            f"0: FlashInfer's kernel, which {s.version} takes for them there, asks for groups of experts",
         )
 
 

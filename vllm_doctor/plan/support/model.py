@@ -38,6 +38,10 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("architectures", a.name, f"one of {s.version}{when} (a plugin may bring it)")
     if a.name == "KimiLinearForCausalLM" and s.does.kimi_linear_misses_a_part:
         yield Refusal("architectures", a.name, f"vLLM 0.11.2 or 0.13.0: MLAModules raises a TypeError in {s.version}")
+    stored = a.quantization.text("quant_method") if a.quantization is not None else ""
+    if s.speculative == "eagle3" and stored == "mxfp4" and s.does.drafter_in_mxfp4:
+        needed = f"vLLM 0.11.1 or later: {s.version} makes the drafter's layers in MXFP4, which has none of that kind"
+        yield Refusal("--speculative-config", "a drafter of EAGLE 3 for a model in MXFP4", needed)
     if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
     yield from _of_kinds(a, s)
