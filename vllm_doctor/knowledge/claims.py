@@ -65,6 +65,7 @@ class Foreign(msgspec.Struct, frozen=True):
 class _Replacements(msgspec.Struct, frozen=True):
     gone: dict[str, Gone]
     other: dict[str, Foreign]
+    added: dict[str, str]
 
 
 @cache
@@ -74,10 +75,18 @@ def claims() -> tuple[Claim, ...]:
 
 
 @cache
+def _read() -> _Replacements:
+    return msgspec.json.decode(Path(__file__).with_name("replacements.json").read_bytes(), type=_Replacements)
+
+
 def replacements() -> tuple[dict[str, Gone], dict[str, Foreign]]:
     """Options that went, and options of other programs."""
-    read = msgspec.json.decode(Path(__file__).with_name("replacements.json").read_bytes(), type=_Replacements)
-    return read.gone, read.other
+    return _read().gone, _read().other
+
+
+def added_by(option: str) -> str | None:
+    """The package that adds this option to `vllm serve`; None where it is nobody's."""
+    return _read().added.get(option.replace("_", "-"))
 
 
 def claims_of(code: str) -> tuple[Claim, ...]:

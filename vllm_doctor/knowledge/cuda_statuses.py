@@ -13,6 +13,13 @@ _NAME = Pattern(
     r"(?<!Search for .)\b(?:CUDA_ERROR_(?P<driver>[A-Z_]{3,60})|(?:cuda|hip)Error(?P<runtime>[A-Z]\w{2,60}))\b"
 )
 _MARKS = ("CUDA_ERROR_", "cudaError", "hipError")
+# The words behind the head that Triton and other callers of the runtime put before them; what Triton calls out of
+# something is of the kernel's own needs.
+_SPOKEN = Pattern(
+    r"(?:Triton Error \[(?:CUDA|HIP)\]: (?: Code: \d{1,4}, Messs?age: )?|\bCUDA Runtime Error: |"
+    r"\bCUDA error at [^\s:]{1,200}:\d{1,6}: )(?P<words>(?!out of )[a-z][^\n]{3,160})"
+)
+_HEADS = ("Triton Error [", "CUDA Runtime Error: ", "CUDA error at ")
 
 
 class _Statuses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,7 +34,10 @@ def _words() -> dict[str, str]:
 
 
 def worded(text: str) -> str:
-    """The text with `CUDA error: WORDS` behind each name of an error; names that nobody has the words of stay."""
+    """The text with `CUDA error: WORDS` behind each name of an error, and behind the words of one under another head;
+    names that nobody has the words of stay."""
+    if any(head in text for head in _HEADS):
+        text = _SPOKEN.compiled.sub(lambda found: f"{found[0]} (CUDA error: {found['words']})", text)
     if not any(mark in text for mark in _MARKS):
         return text
     return _NAME.compiled.sub(_with_words, text)

@@ -10,6 +10,7 @@ from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
+_SERIOUS = frozenset({"ERROR", "CRITICAL"})
 _BUILDS = frozenset({"build-failed", "build-failed-command"})
 # A parent's lines that quote what its child said.
 _QUOTES = frozenset({"worker-error-relay", "engine-loop"})
@@ -64,7 +65,7 @@ class RunWithFaults(RunWithPhases):
             stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
             (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
-        return found or relayed or self._quoted()
+        return found or relayed or self._quoted() or self._written()
 
     def _ended_its_process(self, crash: Crash) -> bool:
         """Does Python's own word stand above it, that it was the end of a process? The level is then of a program that
@@ -95,6 +96,20 @@ class RunWithFaults(RunWithPhases):
             link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
+        return told
+
+    def _written(self) -> list[Fault]:
+        """Where only the heading of a record is left: the engine logs `repr(error)` above its traceback (V0's engine,
+        `_log_task_completion`), and people quote that line."""
+        told: list[Fault] = []
+        for index, line in enumerate(self.lines):
+            written = read("exception-written", line.text.strip()) if line.level in _SERIOUS and line.module else None
+            if written is None:
+                continue
+            link = Link(written["kind"], written.get("one") or written.get("two") or "", (), index)
+            if not _is_symptom(link.kind, link.message):
+                crash = Crash((link,), line.process, line.pid, index, index, line.level)
+                told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
 
     def _informs(self, hit: Hit) -> bool:

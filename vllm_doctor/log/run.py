@@ -26,6 +26,7 @@ _OWN_WORDS = (
     "engine-shutdown",
     "offline-progress",
     "eval-results",
+    "broadcast-wait",
 )
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")

@@ -30,6 +30,8 @@ _OUTER = re.compile(
     r"(?:PyProcess (?:- )?W-\d{1,6}-[\w./-]{1,80}?-std(?:out|err): "
     r"|W-\d{1,6}-[\w.-]{1,80}?-std(?:out|err) MODEL_LOG - )"
     r"|(?P<service>[\w.-]{1,60}) +\| "
+    # the stream as a level, which a host of serverless workers puts before each line (RunPod)
+    r"|\[(?:debug|info|warning|warn|error|critical)\] ?(?=\S)"
     # with a space, no fraction and nothing else it is put before each line by a program that pipes a log (`ts`)
     r"|\[(?P<braced>\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)| \d\d:\d\d:\d\d))\] "
     # uvicorn's loggers in a server with a format of its own (KServe)

@@ -23,11 +23,17 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 from vllm_doctor.rules.say import thing
 
 
+# A hyphen, and what editors, chats and web pages make of two: en dash, em dash, minus, horizontal bar.
+_DASHES = "-\u2013\u2014\u2212\u2015"
+_SHORT = 5
+
+
 @dataclass(frozen=True)
 class RefusedOptions:
     """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
     `joined` options of this release that came in one word with their value; `paired` those that may have, and with
-    which."""
+    which; `dashed` those that lack a dash or have a typographic one, as they were
+    written and their values."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
@@ -36,6 +42,7 @@ class RefusedOptions:
     words: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
     paired: tuple[tuple[str, str], ...] = ()
+    dashed: tuple[tuple[str, str, str], ...] = ()
 
 
 def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
@@ -70,9 +77,22 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         (w.lstrip("-"), after) for w, after in itertools.pairwise(parts) if w.startswith("--") and _is_value(after)
     )
     paired = tuple((o, value) for o, value in pairs if o in unknown and has(case, o) and _takes_one(o))
-    return RefusedOptions(
-        (case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined, paired
+    dashed = tuple(
+        (name, word.partition("=")[0], word.partition("=")[2] or (after if _is_value(after) else ""))
+        for word, after in itertools.pairwise((*parts, "-"))
+        if (name := _undashed(word)) and has(case, name)
     )
+    return RefusedOptions(
+        (case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined, paired, dashed
+    )
+
+
+def _undashed(word: str) -> str:
+    """The name behind one dash, or behind a dash that a word processor made of two; empty for any other word. vLLM's
+    own short options have three letters at most."""
+    name = word.partition("=")[0]
+    one = name.startswith("-") and not name.startswith("--") and len(name) > _SHORT
+    return name.lstrip(_DASHES).replace("_", "-") if one or name[:1] in _DASHES[1:] else ""
 
 
 def _is_value(word: str) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.claims import added_by
 from vllm_doctor.launch.numbers import typed
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -42,6 +43,8 @@ def judge(case: Case) -> Outcome:
         return got
     if got.words and got.words[0] in _COMMANDS:
         return _words(got)  # what follows it are options of that command, not of the server
+    if got.dashed:
+        return _dashed(case, got)
     if not got.unknown and (got.known or not got.words):
         return Clear("other releases have what was refused" if got.known else "no option was refused")
     if not got.unknown:
@@ -50,6 +53,8 @@ def judge(case: Case) -> Outcome:
         return _joined(got)
     if got.paired and {option for option, _ in got.paired} == set(got.unknown):
         return _paired(case, got)
+    if all(added_by(option) for option in got.unknown):
+        return _of_package(case, got)
     if all(of_the_runtime(option) for option in got.unknown):
         return _of_container(got)
     told = hints(case, got.unknown)
@@ -100,6 +105,50 @@ def _joined(got: RefusedOptions) -> Finding:
             for option in got.joined
         ),
         refute="the same list with two items is refused as well",
+    )
+
+
+def _of_package(case: Case, got: RefusedOptions) -> Finding:
+    """The option of a package that adds its own to `vllm serve`, and did not: it is not there, or does not fit."""
+    option = got.unknown[0]
+    package = added_by(option) or ""
+    release = f"=={case.version.major}.{case.version.minor}.*" if case.version is not None else ""
+    return finding(
+        RULE,
+        title=f"--{option} is an option of {package}, which did not add it here",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=(
+            thing(
+                ChangeKind.PACKAGE,
+                package,
+                Direction.CHANGE,
+                "it adds its options where its release is made for this vLLM: their first two numbers are the same",
+                to=f"{package}{release}" if release else None,
+                command=f"pip show vllm {package} | grep -E '^(Name|Version)'; pip install '{package}{release}'",
+            ),
+            *together(remove(one, f"it belongs to {package}") for one in got.unknown),
+        ),
+        refute=f"`vllm serve --help=all` lists the option where {package} is installed",
+    )
+
+
+def _dashed(case: Case, got: RefusedOptions) -> Finding:
+    """An option of this release behind one dash, or behind a dash that is no hyphen."""
+    option, written, _ = got.dashed[0]
+    why = f"with two hyphens in front; what was read is {written}"
+    one = written.startswith("-")
+    return finding(
+        RULE,
+        title=f"--{option} is written with one hyphen" if one else f"--{option} is written with a dash, not two hyphens",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=together(
+            set_flag(case, name, typed(value) if value else True, Direction.SET, why)
+            or thing(ChangeKind.FLAG, name, Direction.CHANGE, why, command=f"vllm serve … --{name}   # not {written}")
+            for name, written, value in got.dashed
+        ),
+        refute=f"the same launch with --{option} is refused as well",
     )
 
 

@@ -3,6 +3,7 @@
 import shlex
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -13,6 +14,7 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 
 _IDS = ("address-in-use",)
 # NCCL tells its last error below its own message.
+_ASK_FOR_ANY = frozenset({"get_open_port", "_get_open_port"})
 _OF_NCCL = frozenset({"nccl-any", "nccl-internal", "nccl-system", "nccl-unhandled"})
 
 
@@ -26,8 +28,10 @@ def judge(case: Case) -> Outcome:
     told = fault.fields("address-in-use")
     if socket := told.get("socket"):
         return _socket(case, fault, socket)
+    if _of_any_port(fault):
+        return _none_free(case, fault)
     # A port between processes: a connector's, or the one at which torch's ranks meet.
-    inner = told.get("bound") or told.get("rendezvous")
+    inner = told.get("bound") or told.get("rendezvous") or told.get("store")
     said = str(told.get("port") or inner or case.flag("port") or "")
     port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
@@ -46,6 +50,41 @@ def judge(case: Case) -> Outcome:
             None if inner else _other_port(case, port),
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
+    )
+
+
+def _of_any_port(fault: Fault) -> bool:
+    """Was the kernel asked for a port of its own choice (`bind` to port 0)? That fails only where none is left."""
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    inner = frames[-1] if frames else None
+    return inner is not None and (inner.function in _ASK_FOR_ANY or says(inner.code, "bind-to-any-port"))
+
+
+def _none_free(case: Case, fault: Fault) -> Finding:
+    """Each port that the kernel gives away by itself is taken, mostly by connections that nobody closed."""
+    return finding(
+        RULE,
+        title="The kernel has no free port left to give (ip_local_port_range)",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "port-holder",
+                Direction.STOP,
+                "a process that opens connections and does not close them, or many servers, holds these ports",
+                command="ss -s; ss -tanp | awk '{print $1, $6}' | sort | uniq -c | sort -n | tail",
+            ),
+            thing(
+                ChangeKind.OS,
+                "ip-local-port-range",
+                Direction.CHANGE,
+                "widens the range from which the kernel takes a port (by default 32768 to 60999)",
+                to="1024 65535",
+                command="sudo sysctl -w net.ipv4.ip_local_port_range='1024 65535'",
+            ),
+        ),
+        refute="`ss -s` counts far fewer sockets than net.ipv4.ip_local_port_range has ports",
     )
 
 

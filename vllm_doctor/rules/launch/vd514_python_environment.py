@@ -20,6 +20,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     COMPILERS,
     TOOLS,
     UNFIT,
+    fewer_jobs,
     missing_tool,
     told_of_build,
     toolkit_folder,
@@ -67,6 +68,7 @@ _IDS = (
     "cuda-headers-missing",
     "toolkit-mismatch",
     "build-failed",
+    "build-step-failed",
     "cpu-instructions-missing",
     "cmake-failed",
     "build-failed-command",
@@ -180,6 +182,7 @@ def judge(case: Case) -> Outcome:
             *(symbol[1] if symbol is not None else ()),
             missing_tool(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
+            fewer_jobs(fault),
             newer_system(fault),
             loaded_first(fault),
             upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,
@@ -244,6 +247,8 @@ def _title(fault: Fault, tool: str | None, unfit: str | None) -> str:
         return f"CMake cannot prepare the build of vLLM: it needs {unfit}"
     if "ops-missing" in fault.ids:
         return "vLLM's compiled operators were not loaded"
+    if "build-step-failed" in fault.ids:
+        return "A compiler failed while vLLM was built from its source"
     if unfit:
         return f"vLLM cannot compile kernels: it needs {unfit}"
     if "program-denied" in fault.ids:

@@ -75,6 +75,8 @@ def judge(case: Case) -> Outcome:
     # A kernel that FlashInfer compiles goes through the toolkit's own ptxas; Triton brings one.
     if fault.ids & frozenset(_IDS) == {"arch-ptxas"} and any(says(f, "call-flashinfer") for f in fault.files):
         return _toolkit(case, fault)
+    if fault.ids & frozenset(_IDS) == {"ampere-needed"}:
+        return _attention_of_ampere(case, fault)
     if fault.ids & frozenset(_IDS) == {"flashinfer-arch"} and kernel_kind(case, fault) is None:
         return _unasked(case, fault)
     return finding(
@@ -111,6 +113,24 @@ def _toolkit(case: Case, fault: Fault) -> Finding:
             *_checked(case, fault),
         ),
         refute="nvcc --version names a CUDA that supports this GPU",
+    )
+
+
+def _attention_of_ampere(case: Case, fault: Fault) -> Finding:
+    """flash-attn checks the card itself (csrc/flash_attn/flash_api.cpp): no build of it runs below capability 8.0."""
+    of_encoder = any(says(file, "call-encoder-attention") for file in called(case, fault))
+    why = "FlashAttention's kernels begin at compute capability 8.0; this backend's do not"
+    latent = (
+        environment("VLLM_MLA_DISABLE", Direction.SET, _WITHOUT_MLA, to="1") if case.has_env("VLLM_MLA_DISABLE") else None
+    )
+    checked = _checked(case, fault) if of_encoder else (other_attention(case, fault, why, first="TRITON_ATTN"),)
+    return finding(
+        RULE,
+        title="FlashAttention does not run on a GPU older than Ampere",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(*checked, latent),
+        refute="the GPU has compute capability 8.0 or more (nvidia-smi --query-gpu=name,compute_cap --format=csv)",
     )
 
 
@@ -242,6 +262,7 @@ def _build(case: Case) -> Change | None:
     )
 
 
+_WITHOUT_MLA = "a model with latent attention (DeepSeek) then takes plain attention, with a larger KV cache"
 _PINNED = "pip show -v vllm | grep -i flashinfer; pip install -U flashinfer-python"
 _ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'"
 

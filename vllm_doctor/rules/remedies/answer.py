@@ -94,7 +94,8 @@ def _outlived(case: Case, answer: Answer, fault: Fault | None) -> bool:
         return False
     if case.version is not None:
         return case.version >= versions.as_version(answer.before)
-    of_v1 = fault is not None and any(says(file, "call-of-v1") for file in fault.files)
+    of_v1 = case.run is not None and case.run.engine == "V1"
+    of_v1 = of_v1 or (fault is not None and any(says(file, "call-of-v1") for file in fault.files))
     return of_v1 and versions.as_version(answer.before) <= versions.as_version(_V1)
 
 

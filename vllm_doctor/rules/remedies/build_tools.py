@@ -42,6 +42,22 @@ UNFIT = {
 _REASON = 12
 
 
+# Jobs at which a build seldom runs out of memory: nvcc takes several GiB for each.
+_FEW = 4
+
+
+def fewer_jobs(fault: Fault) -> Change | None:
+    """A build of many files at once is most often ended by the kernel, for its memory; the variable is setup.py's."""
+    if "build-step-failed" not in fault.ids:
+        return None
+    jobs = fault.fields("build-step-failed").get("jobs")
+    few = min(_FEW, max(1, int(jobs) // 2)) if jobs else _FEW
+    at_once = f" ({jobs} ran at once)" if jobs else ""
+    why = f"each job takes several GiB of memory{at_once}; where the lines above name an error in the code, that counts"
+    command = f"MAX_JOBS={few} pip install -e .   # or take the release's wheel: pip install vllm"
+    return thing(ChangeKind.OS, "build-jobs", Direction.LOWER, why, to=str(few), command=command)
+
+
 def told_of_build(case: Case, fault: Fault) -> Sequence[Hit]:
     """The fault's messages; CMake says where it failed first, and why in the lines below."""
     if case.run is None or "cmake-failed" not in fault.ids:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, says
-from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.log.traceback import Crash, in_packages
 from vllm_doctor.rules.case import Case
 
 
@@ -60,12 +60,18 @@ def kernel_kind(case: Case, fault: Fault) -> KernelKind | None:
 def called(case: Case, fault: Fault) -> tuple[str, ...]:
     """The files of the fault's calls, outermost first. Where a compiler spoke before the exception came, those of the
     next traceback with calls."""
-    files = fault.files
+    files = _files(fault.crash)
     if not files and case.run is not None:
         later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
-        files = crash.files if crash is not None else ()
+        files = _files(crash)
     return (*map(in_packages, files), *_named(case, fault))
+
+
+def _files(crash: Crash | None) -> tuple[str, ...]:
+    """Its calls' files without those of a decorator, which only calls what failed."""
+    frames = (frame for link in crash.links for frame in link.frames) if crash is not None else ()
+    return tuple(frame.file for frame in frames if not says(f"{frame.file} {frame.function}", "call-that-wraps"))
 
 
 def _named(case: Case, fault: Fault) -> tuple[str, ...]:
