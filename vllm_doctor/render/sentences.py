@@ -12,7 +12,8 @@ from vllm_doctor.render.text import figure
 from vllm_doctor.render.vocabulary import by_whom
 
 _EXCEPTION = re.compile(
-    r"(?<![\w.])(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)", re.DOTALL
+    r"(?<![\w.])(?!Error: )(?P<what>[A-Za-z_][\w.]{0,200}+(?:(?<=Error)|(?<=Exception)|(?<=Interrupt)|(?<=Exit)): .*)",
+    re.DOTALL,
 )
 _SUM = re.compile(r"[\d.,]+ − [\d.,]+")
 # What a table is padded with.

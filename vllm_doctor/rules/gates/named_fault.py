@@ -1,5 +1,7 @@
 """What every rule about a failure that names itself asks first."""
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Evidence
@@ -8,6 +10,9 @@ from vllm_doctor.records.verdict import Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Unseen
+
+# What a message that begins below its exception's own line adds to that line.
+_SAID = 300
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
@@ -35,7 +40,11 @@ def shown(case: Case, fault: Fault, *ids: str) -> tuple[Evidence, ...]:
 def exception_line(case: Case, fault: Fault) -> Evidence:
     """The line that says what failed: of a traceback the exception's own, which its first and last lines may not be."""
     at = fault.crash.root.at if fault.crash is not None else None
-    return case.line(at if at is not None else fault.index if fault.crash is None else fault.last)
+    line = case.line(at if at is not None else fault.index if fault.crash is None else fault.last)
+    said = fault.crash.root.message if fault.crash is not None and at is not None else ""
+    if said[:1] != "\n" or not said.strip():
+        return line
+    return replace(line, excerpt=f"{line.excerpt.rstrip()} {' '.join(said.split())[:_SAID]}")
 
 
 def severity(case: Case, fault: Fault) -> Severity:

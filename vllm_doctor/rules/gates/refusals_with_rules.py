@@ -24,6 +24,7 @@ ARCHITECTURE = (
     "arch-module",
     "arch-dropped",
     "arch-gguf",
+    "arch-gguf-type",
 )
 # An item of a prompt that is larger than the pool which it must fit.
 ITEM_POOLS = ("encoder-cache-exceeded", "decode-pool-exceeded")

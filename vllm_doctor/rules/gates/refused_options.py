@@ -22,7 +22,6 @@ from vllm_doctor.rules.gates.named_fault import named
 from vllm_doctor.rules.outcome import NotHere, Unseen
 from vllm_doctor.rules.say import thing
 
-
 # A hyphen, and what editors, chats and web pages make of two: en dash, em dash, minus, horizontal bar.
 _DASHES = "-\u2013\u2014\u2212\u2015"
 _SHORT = 5

@@ -112,7 +112,7 @@ def _of_package(case: Case, got: RefusedOptions) -> Finding:
     """The option of a package that adds its own to `vllm serve`, and did not: it is not there, or does not fit."""
     option = got.unknown[0]
     package = added_by(option) or ""
-    release = f"=={case.version.major}.{case.version.minor}.*" if case.version is not None else ""
+    release = "==" + ".".join(map(str, case.version.key[:2])) + ".*" if case.version is not None else ""
     return finding(
         RULE,
         title=f"--{option} is an option of {package}, which did not add it here",
@@ -140,7 +140,9 @@ def _dashed(case: Case, got: RefusedOptions) -> Finding:
     one = written.startswith("-")
     return finding(
         RULE,
-        title=f"--{option} is written with one hyphen" if one else f"--{option} is written with a dash, not two hyphens",
+        title=f"--{option} is written with one hyphen"
+        if one
+        else f"--{option} is written with a dash, not two hyphens",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=together(

@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.knowledge.hub import is_name
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
@@ -33,6 +33,7 @@ class HubAnswer(Enum):
     """What the hub, or the way to it, said. The value is the title."""
 
     ACCESS = "The hub refused access to the model"
+    LOGIN = "The hub refused the login: its token is not valid"
     NAME = "No folder and no repository of this name exists"
     NOT_SHOWN = "The hub shows no model of this name to this token"
     REVISION = "The model's repository has no such revision"
@@ -79,7 +80,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("a client of the server wrote this")
     if fault.crash is not None and fault.crash.root.name.startswith(_MEDIA):
         return NotHere("the server fetched a file that a request names")
-    why = _why(case, fault)
+    why = HubAnswer.LOGIN if says(text(case, fault), "hub-login-address") else _why(case, fault)
     return finding(
         RULE,
         title=why.value,
@@ -87,7 +88,7 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *HUB),
         changes=(
             _without_xet() if "hub-cas" in fault.ids else None,
-            *_changes(case, why),
+            *_changes(case, why, _host(case, fault)),
             _vocabulary() if "harmony-vocab" in fault.ids else None,
         ),
         refute="the same files are fetched with the same token by `hf download`",
@@ -114,8 +115,18 @@ def _why(case: Case, fault: Fault) -> HubAnswer:
     return why or HubAnswer.NETWORK
 
 
-def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:
+def _host(case: Case, fault: Fault) -> str:
+    """The host that was asked, as the client's message names it; the hub where it names none."""
+    told = read("hub-host", text(case, fault))
+    return told["host"] if told is not None else "huggingface.co"
+
+
+def _changes(case: Case, why: HubAnswer, host: str) -> tuple[Change | None, ...]:
     match why:
+        case HubAnswer.LOGIN:
+            said = f"{host} does not take the token that the program logs in with: use the account's own, or no login"
+            tool = "hf auth login" if host.endswith("huggingface.co") else "modelscope login --token TOKEN"
+            return (thing(ChangeKind.OS, "hub-token", Direction.CHANGE, said, command=f"{tool}   # of https://{host}"),)
         case HubAnswer.ACCESS:
             return (_token("use a token whose account has access to this repository: vllm_secrets, in the vault"),)
         case HubAnswer.NAME:
@@ -149,7 +160,7 @@ def _changes(case: Case, why: HubAnswer) -> tuple[Change | None, ...]:
             return (each[0], msgspec.structs.replace(each[1], together=True))
         case HubAnswer.NETWORK:
             said = "give the host a route to the hub (DNS, proxy), or put the model on disk and set HF_HUB_OFFLINE=1"
-            command = "curl -sSI https://huggingface.co   # as the service's user, with its proxy variables"
+            command = f"curl -sSI https://{host}   # as the service's user, with its proxy variables"
             return (thing(ChangeKind.OS, "hub-access", Direction.REPAIR, said, command=command),)
 
 

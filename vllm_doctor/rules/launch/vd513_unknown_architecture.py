@@ -34,6 +34,15 @@ def judge(case: Case) -> Outcome:
         return _crashed(case, fault) or _not_imported(case, fault)
     # Transformers reads GGUF files of fewer architectures than vLLM serves.
     gguf = "arch-gguf" in fault.ids
+    if "arch-gguf-type" in fault.ids:
+        return finding(
+            RULE,
+            title="This release reads no GGUF file of this kind of model",
+            severity=severity(case, fault),
+            evidence=shown(case, fault, "arch-gguf-type"),
+            changes=(_other_files(case),),
+            refute="the gguf package here lists the name: python -c 'import gguf; print(gguf.MODEL_ARCH_NAMES)'",
+        )
     return finding(
         RULE,
         title="Transformers does not read a GGUF file of this architecture" if gguf else "",

@@ -20,6 +20,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     COMPILERS,
     TOOLS,
     UNFIT,
+    compiler_line,
     fewer_jobs,
     missing_tool,
     told_of_build,
@@ -69,6 +70,7 @@ _IDS = (
     "toolkit-mismatch",
     "build-failed",
     "build-step-failed",
+    "extra-missing",
     "cpu-instructions-missing",
     "cmake-failed",
     "build-failed-command",
@@ -86,6 +88,8 @@ _OF_EVERY_MODEL = frozenset(
     | {"intermediate_size", "max_position_embeddings", "rms_norm_eps", "head_dim", "hidden_act"}
 )
 _NESTED = "the configuration keeps it in a part (text_config), which this release of vLLM does not read for this model"
+# What `packages` reads out of the message itself.
+_NAMES_PACKAGES = frozenset({"extra-missing"})
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 # No new environment makes the distribution's C library newer, or its fixed room for libraries larger.
 _OF_THE_SYSTEM = frozenset({"glibc-old", "static-tls"})
@@ -107,7 +111,7 @@ def judge(case: Case) -> Outcome:
         return _warned(case) or NotHere("the log shows no failure that ended the run")
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
     lacks_build = unbuilt(case, fault) if not fault.ids - frozenset(_IDS) else None
-    known = fault.ids & frozenset((*_IDS, "cudart-missing"))
+    known = (fault.ids & frozenset((*_IDS, "cudart-missing"))) - _NAMES_PACKAGES
     if (torn := _torn(fault)) is not None and not fault.ids & EXHAUSTED:
         return finding(
             RULE,
@@ -162,7 +166,10 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=severity(case, fault),
-        evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
+        evidence=(
+            *compiler_line(case, fault),
+            *(shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),)),
+        ),
         title=_lacking(lacks)
         if lacks is not None
         else module.title

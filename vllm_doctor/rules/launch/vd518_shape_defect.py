@@ -61,7 +61,7 @@ def judge(case: Case) -> Outcome:
             )
             if own
             else None,
-            upgrade(case, "its release notes say whether the newest release fixes this"),
+            _of_plugin(fault) or upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
         refute="the release fails with the same options",
     )
@@ -91,6 +91,17 @@ def _not_one_type(case: Case, fault: Fault) -> Finding:
         ),
         refute="the same model starts with the manager off and without a connector",
     )
+
+
+def _of_plugin(fault: Fault) -> Change | None:
+    """A platform's plugin brings its own runner and operators, and asks for one release of vLLM beside it."""
+    told = next((found for file in fault.files if (found := read("call-of-plugin", file)) is not None), None)
+    if told is None:
+        return None
+    name = told["package"].replace("_", "-")
+    why = f"the calls run in {name}, which brings its own code for this device: its next release may fix this"
+    command = f"pip show vllm {name} | grep -E '^(Name|Version)'; pip index versions {name}"
+    return thing(ChangeKind.PACKAGE, name, Direction.UPGRADE, why, command=command)
 
 
 def _own_code(case: Case, fault: Fault) -> Change | None:

@@ -27,6 +27,7 @@ _IDS = (
 _WHICH = "Say which card it is (--gpu): NVIDIA's and AMD's cards with this much on-chip memory have different kernels"
 # Tokens of a prompt: with so many a page is a quarter of the largest, and above so many the smallest.
 _SMALL_PAGES, _LONGEST_PAGED = 1024, 8192
+_SCOPE = "--xla_tpu_scoped_vmem_limit_kib=65536"
 # Up to this release a card below compute capability 8.0 falls back to V0.
 _V0_LEFT = Version((0, 9))
 
@@ -53,7 +54,7 @@ def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if fault.fields("xla-on-chip").get("space") == "smem":
         return _smaller_table(case)
     if fault.fields("xla-on-chip").get("space") == "vmem":
-        return _smaller_page(case)
+        return _larger_scope(case, fault) or _smaller_page(case)
     failed = kernel_kind(case, fault)
     triton = "triton-shared" in fault.ids
     if failed is KernelKind.ATTENTION:
@@ -120,6 +121,19 @@ def _smaller_table(case: Case) -> tuple[Change | None, ...]:
     return (
         set_flag(case, "max-model-len", longest // 2 if longest else None, Direction.LOWER, why),
         set_flag(case, "max-num-seqs", most // 2, Direction.LOWER, f"{why}; half of {most} sequences halve it"),
+    )
+
+
+def _larger_scope(case: Case, fault: Fault) -> tuple[Change | None, ...]:
+    """JAX's runner (tpu-inference) has kernels of its own; their share of a core's memory for vectors is XLA's flag, by
+    default 16 MiB."""
+    if not any(says(file, "call-of-tpu-runner") for file in fault.files):
+        return ()
+    why = "XLA gives a kernel 16 MiB of a core's memory for vectors by default, and a core has several times as much"
+    newer = "newer releases of the TPU plugin set this limit for their kernels themselves"
+    return (
+        environment("LIBTPU_INIT_ARGS", Direction.SET, why, to=_SCOPE, before=case.env("LIBTPU_INIT_ARGS")),
+        thing(ChangeKind.PACKAGE, "tpu-inference", Direction.UPGRADE, newer, command="pip show tpu-inference vllm-tpu"),
     )
 
 

@@ -9,7 +9,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.named_fault import severity
+from vllm_doctor.rules.gates.named_fault import exception_line, severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -51,8 +51,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("there is no traceback of a failure that is not memory")
     if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
         return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
-    at = root.crash.root.at if root.crash is not None else None
-    evidence = (case.line(at if at is not None else root.index),)
+    evidence = (exception_line(case, root) if root.crash is not None else case.line(root.index),)
     foreign = program(case, root)
     if foreign is not None:
         return finding(

@@ -121,7 +121,9 @@ def _attention_of_ampere(case: Case, fault: Fault) -> Finding:
     of_encoder = any(says(file, "call-encoder-attention") for file in called(case, fault))
     why = "FlashAttention's kernels begin at compute capability 8.0; this backend's do not"
     latent = (
-        environment("VLLM_MLA_DISABLE", Direction.SET, _WITHOUT_MLA, to="1") if case.has_env("VLLM_MLA_DISABLE") else None
+        environment("VLLM_MLA_DISABLE", Direction.SET, _WITHOUT_MLA, to="1")
+        if case.has_env("VLLM_MLA_DISABLE")
+        else None
     )
     checked = _checked(case, fault) if of_encoder else (other_attention(case, fault, why, first="TRITON_ATTN"),)
     return finding(

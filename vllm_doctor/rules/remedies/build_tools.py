@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.knowledge.compat import table
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, says
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
@@ -56,6 +56,24 @@ def fewer_jobs(fault: Fault) -> Change | None:
     why = f"each job takes several GiB of memory{at_once}; where the lines above name an error in the code, that counts"
     command = f"MAX_JOBS={few} pip install -e .   # or take the release's wheel: pip install vllm"
     return thing(ChangeKind.OS, "build-jobs", Direction.LOWER, why, to=str(few), command=command)
+
+
+# Programs that pass on what a compiler wrote, below their own line or above it; and lines in which that is looked for.
+_PASS_ON = frozenset(
+    {"build-failed", "build-failed-command", "build-step-failed", "compiler-command", "extension-build-failed"}
+)
+_FAR = 300
+
+
+def compiler_line(case: Case, fault: Fault) -> tuple[Evidence, ...]:
+    """The compiler's own line, where what failed is only the program that called it."""
+    if case.run is None or not fault.ids & _PASS_ON:
+        return ()
+    lines, own = case.run.lines, {hit.index for hit in fault.hits}
+    below = range(fault.index, min(fault.last + _FAR, len(lines)))
+    near = (*below, *reversed(range(max(0, fault.index - _FAR), fault.index)))
+    at = next((i for i in near if i not in own and says(lines[i].text, "compiler-says-error")), None)
+    return (case.line(at),) if at is not None else ()
 
 
 def told_of_build(case: Case, fault: Fault) -> Sequence[Hit]:

@@ -4,11 +4,12 @@ The server's own word for an error of its code is 500: no request can be at faul
 count only where the server says beside them what it refuses.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import layer_of
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
@@ -22,6 +23,12 @@ _REQUESTS = 2
 _ANSWERS_ALONE = 3
 _OWN_ERROR = "500"
 _STACK = "log-error-stack"
+# A server of models has this one; a list without it was cut.
+_API = "/v1/models"
+_ROUTES = (
+    "curl -s http://HOST:PORT/openapi.json | python3 -c 'import json, sys; print(*json.load(sys.stdin)[\"paths\"])'"
+)
+_BY_HAND = "curl -s http://HOST:PORT/v1/chat/completions -H 'Content-Type: application/json' -d @request.json"
 _SERIOUS = frozenset({"ERROR", "CRITICAL"})
 
 
@@ -42,6 +49,8 @@ def failed_requests(case: Case) -> FailedRequests | None:
     answered = max((hit.index for hit in run.all("request-ok")), default=-1)
     if (astray := _astray(case, answered)) is not None:
         return astray
+    if (absent := _without_route(run, answered)) is not None:
+        return absent
     own = [hit for hit in run.all("request-failed") if hit.index > answered]
     failed = sorted(hit.index for hit in (*own, *run.all("request-refused")) if hit.index > answered)
     if len(failed) < _REQUESTS or _served(run, failed[0]):
@@ -49,7 +58,7 @@ def failed_requests(case: Case) -> FailedRequests | None:
     if (told := _told(case, run, answered, failed[-1])) is not None:
         return told
     if len(own) < _ANSWERS_ALONE or any(hit.fields["status"] != _OWN_ERROR for hit in own):
-        return None
+        return _all_refused(run, answered, failed)
     why = "the server then writes the calls of each error that it answers: judge that log"
     stack = set_flag(case, _STACK, True, Direction.ADD, why) if case.has_flag(_STACK) is not None else None
     return FailedRequests(
@@ -72,6 +81,33 @@ def _astray(case: Case, after: int) -> FailedRequests | None:
     )
     change = thing(ChangeKind.OS, "client-address", Direction.CHANGE, why, command="curl -s http://HOST:PORT/v1/models")
     return FailedRequests(asked[-1].index, "A client asks for an address that the server does not have", "", (change,))
+
+
+def _without_route(run: AnalysedRun, after: int) -> FailedRequests | None:
+    """Requests for an address that is not among those that the server listed when it came up."""
+    listed = {told["path"] for line in run.lines if (told := read("route-of-a-line", line.text)) is not None}
+    asked = [hit for hit in run.all("request-without-route") if hit.index > after and hit.fields["path"] not in listed]
+    if _API not in listed or not asked:
+        return None
+    path = asked[-1].fields["path"]
+    why = (
+        f"the release, the kind of the model and the options decide which addresses there are, and {path} is none of "
+        "those in the list above: ask one of them, or serve with a release or model that has it"
+    )
+    change = thing(ChangeKind.OS, "client-address", Direction.CHANGE, why, command=_ROUTES)
+    return FailedRequests(asked[-1].index, excerpt.title(f"This server has no address {path}"), "", (change,))
+
+
+def _all_refused(run: AnalysedRun, answered: int, failed: Sequence[int]) -> FailedRequests | None:
+    """Not one request was answered, and the front end says of none why it refused it: the answer's body does."""
+    refused = {hit.index for hit in run.all("request-refused")}
+    made = any(stats.generation for stats in run.stats)
+    said = run.first("request-too-long") is not None
+    if len(failed) < _ANSWERS_ALONE or answered >= 0 or made or said or not refused.issuperset(failed):
+        return None
+    why = "vLLM writes why it refuses a request into the answer, and not into the log: send the same body by hand"
+    change = thing(ChangeKind.OS, "client-input", Direction.REPAIR, why, command=_BY_HAND)
+    return FailedRequests(failed[-1], "Each request is refused with 400; its answer says why", "", (change,))
 
 
 def _told(case: Case, run: AnalysedRun, after: int, until: int) -> FailedRequests | None:

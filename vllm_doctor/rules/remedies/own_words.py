@@ -24,6 +24,8 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("torch-types-meet", ("Tensors of {a} and {b} meet in one operation",)),
     ("torch-not-implemented", ("torch has no {what} for {b} on this device", "torch has no such operation for {b}")),
     ("torch-no-operator", ("This build has no {what} for the {b} backend", "This build lacks an operator for {b}")),
+    ("kernel-operand-device", ("A kernel's operand {what} is not on the GPU", "A kernel's operand is not on the GPU")),
+    ("kernel-operand-layout", ("A kernel's operand {what} is not contiguous", "A kernel's operand is not contiguous")),
     ("torch-not-finite", ("The model's output holds inf or NaN, and no token can be drawn",)),
     ("torch-nothing-to-join", ("{part} joins a list of tensors that is empty",)),
     ("torch-dimension", ("{part} gets a tensor with fewer dimensions than it reads",)),
@@ -143,6 +145,9 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
             return environment("VLLM_ENABLE_V1_MULTIPROCESSING", Direction.SET, why, to="0")
         case "raises-not-implemented":
             why = "vLLM's own code leaves this call unwritten: another release may have it, on V1's engine above all"
+            return upgrade(case, why)
+        case "kernel-operand-device" | "kernel-operand-layout" | "python-argument-twice":
+            why = "no setting makes this call: it is a defect of the release or build; a newer one may not have it"
             return upgrade(case, why)
         case "torch-in-capture" if case.effective("enforce-eager") is not True:
             why = "vLLM then captures no graphs; decoding of small batches becomes slower"

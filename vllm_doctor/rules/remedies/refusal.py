@@ -78,7 +78,8 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """The package that the refusal asks for."""
     # An import that failed says which package it wants, whoever's code it is.
     imports = fault.crash is not None and fault.crash.root.kind in _IMPORTING
-    wanted = package(refusal_text(case, fault)) if imports or refused_by_vllm(case, fault) else None
+    asked_for = imports or "extra-missing" in fault.ids or refused_by_vllm(case, fault)
+    wanted = package(refusal_text(case, fault)) if asked_for else None
     if wanted is None:
         return ()
     if not built_for(wanted.name, machine_kind(case)):
