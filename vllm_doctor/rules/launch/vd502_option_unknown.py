@@ -136,7 +136,7 @@ def _of_package(case: Case, got: RefusedOptions) -> Finding:
 def _dashed(case: Case, got: RefusedOptions) -> Finding:
     """An option of this release behind one dash, or behind a dash that is no hyphen."""
     option, written, _ = got.dashed[0]
-    why = f"with two hyphens in front; what was read is {written}"
+    why = f"with two hyphens in front; the launch says {written}"
     one = written.startswith("-")
     return finding(
         RULE,

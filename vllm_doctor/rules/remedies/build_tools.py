@@ -46,7 +46,7 @@ _REASON = 12
 _FEW = 4
 
 
-def fewer_jobs(fault: Fault) -> Change | None:
+def fewer_build_jobs(fault: Fault) -> Change | None:
     """A build of many files at once is most often ended by the kernel, for its memory; the variable is setup.py's."""
     if "build-step-failed" not in fault.ids:
         return None

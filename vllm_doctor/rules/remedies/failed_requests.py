@@ -91,8 +91,8 @@ def _without_route(run: AnalysedRun, after: int) -> FailedRequests | None:
         return None
     path = asked[-1].fields["path"]
     why = (
-        f"the release, the kind of the model and the options decide which addresses there are, and {path} is none of "
-        "those in the list above: ask one of them, or serve with a release or model that has it"
+        f"the release, the kind of the model and the options decide which addresses there are, and the server's list "
+        f"lacks {path}: ask one that it has, or serve with a release or model that brings this one"
     )
     change = thing(ChangeKind.OS, "client-address", Direction.CHANGE, why, command=_ROUTES)
     return FailedRequests(asked[-1].index, excerpt.title(f"This server has no address {path}"), "", (change,))
