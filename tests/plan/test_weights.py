@@ -486,6 +486,40 @@ MLLAMA = {
 }
 
 
+def _minicpmv(version, hidden, width, layers, heads, vocab, kv_heads=None, **more):  # noqa: PLR0917
+    tower = {"model_type": "siglip", "hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27}
+    told = {
+        "architectures": ["MiniCPMV"], "model_type": "minicpmv", "hidden_size": hidden, "intermediate_size": width,
+        "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": kv_heads or heads,
+        "vocab_size": vocab, "max_position_embeddings": 32768, "torch_dtype": "bfloat16", "tie_word_embeddings": False,
+        "vision_config": {**tower, "num_attention_heads": 16, "image_size": 980, "patch_size": 14}, **more,
+    }  # fmt: skip
+    return told | ({"version": version} if version else {})
+
+
+@pytest.mark.parametrize(
+    ("config", "parameters"),
+    [
+        # Published: 8.54, 8.10 and 8.70 billion.
+        (_minicpmv(None, 4096, 14336, 32, 32, 128256, 8, query_num=96, drop_vision_last_layer=True), 8.537e9),
+        (_minicpmv(2.6, 3584, 18944, 28, 28, 151666, 4, query_num=64), 8.099e9),
+        (_minicpmv(4.5, 4096, 12288, 36, 32, 151748, 8, query_num=64, head_dim=128), 8.695e9),
+    ],
+)
+def test_minicpm_v_has_its_language_model_a_tower_and_a_resampler(config, parameters):
+    assert of(config) / 2 == pytest.approx(parameters, rel=0.005)  # torch rounds large tensors up
+
+
+def test_the_resampler_of_minicpm_v_is_whole_on_each_rank_and_its_profile_is_not_known(model):
+    config = _minicpmv(2.6, 3584, 18944, 28, 28, 151666, 4)
+    assert of(config, tp=4) / 2 > (8.099e9 - 68.7e6) / 4 + 68.7e6
+    p = plan(model(config), "--max-model-len 512", gpu="H100", version="0.33.0").predict()
+    assert p.verdict == "unknown"
+    assert p.settings.doubts[0].startswith("the plan has the weights and the KV cache of MiniCPMV")
+    first = plan(model(_minicpmv(2.0, 2304, 5760, 40, 36, 122753)), "--max-model-len 512", gpu="H100", version="0.33.0")
+    assert any("is not known" in note for note in first.notes)
+
+
 def test_the_tower_of_phi_3_vision_stands_in_the_code_alone():
     # Published as 4.15 billion parameters; of the tower's 24 layers vLLM makes 23, so 12.6 million fewer.
     config = {

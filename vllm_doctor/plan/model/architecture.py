@@ -76,6 +76,7 @@ class Vision(msgspec.Struct, frozen=True):
     kind: str
     deepstack: int = 0
     heads_told: bool = False  # does the checkpoint say how many it has? The classes have numbers of their own
+    queries: int = 0  # into which a resampler turns an image (MiniCPM-V)
     pixels: int | None = None  # of the largest image, where the checkpoint's preprocessor is known
 
 

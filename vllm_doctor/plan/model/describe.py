@@ -13,6 +13,7 @@ from vllm_doctor.plan.model.families import (
     KNOWN,
     LEARNED_POSITIONS,
     MAMBA_ONLY,
+    MINICPMV,
     OUTPUT_GATE,
     PLAIN_MLP,
     QKV_BIAS,
@@ -130,6 +131,7 @@ def describe(top: Section) -> Architecture:
     )
     used = {kind for kind, _ in kinds}
     known = model_type in KNOWN
+    speaks = MINICPMV.get(_version(top), "") if model_type == "minicpmv" else model_type
     tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
     if tie is not None and not isinstance(tie, bool):
         raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
@@ -148,9 +150,9 @@ def describe(top: Section) -> Architecture:
         gated_mlp=model_type not in PLAIN_MLP,
         qkv_bias=text.flag("attention_bias", default=False)
         or text.values.get("qkv_bias") is True
-        or model_type in QKV_BIAS,
+        or speaks in QKV_BIAS,
         out_bias=text.values.get("attention_bias") is True and model_type in {"gpt_oss", "llama"},
-        qk_norm=model_type.startswith(("qwen3", "gemma3", "gemma4", "minimax_m2")),
+        qk_norm=speaks.startswith(("qwen3", "gemma3", "gemma4", "minimax_m2")),
         output_gate=text.flag("attn_output_gate", default=model_type in OUTPUT_GATE),
         dtype=_dtype(text) or _dtype(top),
         context=context_length(text, model_type),
@@ -181,6 +183,20 @@ def describe(top: Section) -> Architecture:
     )
 
 
+def _version(top: Section) -> str:
+    """Of MiniCPM-V; the one whose config names none is 2.5 (minicpmv.py MiniCPMV)."""
+    told = top.values.get("version")
+    return (
+        "2.5"
+        if told is None
+        else str(told)
+        if isinstance(told, str)
+        else f"{told:.1f}"
+        if isinstance(told, int | float)
+        else ""
+    )
+
+
 # Of these one is made, however many the checkpoint has (longcat_flash_mtp.py, mimo_v2_mtp.py).
 _ONE_MTP_LAYER = ("longcat_flash", "mimo_v2")
 
@@ -205,7 +221,8 @@ def _joined(text: Section, hidden: int, count: int) -> int:
 def _doubts(text: Section, top: Section, model_type: str, *, known: bool, experts: bool) -> tuple[str, ...]:
     """What the config leaves open, each with what is taken instead."""
     told: list[str] = []
-    if not known and model_type not in WEIGHED:
+    unlike = model_type == "minicpmv" and (_version(top) not in MINICPMV or not top.has("vision_config"))
+    if not known and (model_type not in WEIGHED or unlike):
         told.append(
             f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"
         )

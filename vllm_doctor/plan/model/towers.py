@@ -25,6 +25,8 @@ def vision_tower(top: Section) -> Vision | None:
     layers = seen.whole("depth", "num_hidden_layers", "layers", high=1000, default=24)
     if kind == "mllama_vision_model":
         layers += seen.whole("num_global_layers", low=0, high=1000, default=8)
+    queries = top.whole("query_num", low=0, high=100_000, default=64) if top.text("model_type") == "minicpmv" else 0
+    layers -= queries > 0 and top.flag("drop_vision_last_layer", default=False)
     return Vision(
         layers=layers,
         hidden=hidden,
@@ -42,6 +44,7 @@ def vision_tower(top: Section) -> Vision | None:
         image_size=image,
         kind=kind,
         deepstack=len(seen.items("deepstack_visual_indexes") or []),
+        queries=queries,
         heads_told=any(seen.has(name) for name in _HEADS),
     )
 

@@ -30,9 +30,13 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
     depth = v.layers - 1 if v.kind == "clip_vision_model" else v.layers
     block = (4 * v.hidden * v.hidden + (3 if v.gated else 2) * v.hidden * v.width) / tp
     embed = v.patch * v.patch * 3 * v.hidden * (2 if "qwen" in v.kind else 1) + v.positions * v.hidden
-    embed += (v.image_size // v.patch) ** 2 * v.hidden if v.kind in {"siglip_vision_model", "clip_vision_model"} else 0
+    listed = v.kind in {"siglip_vision_model", "clip_vision_model"} or v.queries
+    embed += (v.image_size // v.patch) ** 2 * v.hidden if listed else 0
     merged = v.hidden * v.merge * v.merge
-    if "qwen" in v.kind or v.kind == "moonvit":
+    if v.queries:
+        # Attention of the queries to the image, what brings it to the text's width, and a last matrix (resampler.py).
+        project: float = 5 * hidden * hidden + (v.hidden + v.queries) * hidden
+    elif "qwen" in v.kind or v.kind == "moonvit":
         inner = merged if "qwen" in v.kind else v.hidden * 4
         project = (inner * inner + inner * (v.out or hidden)) * (1 + v.deepstack) / (tp if "qwen" in v.kind else 1)
     elif v.kind == "pixtral":
