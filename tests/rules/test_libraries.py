@@ -62,9 +62,16 @@ def test_a_library_that_refuses_is_named_by_its_part(
     found = _finding([*calls, (file, "check")], RAISES, raised)
     assert (found.code, found.layer, found.confidence) == ("VD527", part, Confidence.LIKELY)
     assert raised in found.evidence[0].excerpt
-    # Where another kernel does the same that comes first; the library's own release is the last thing to rule out.
-    assert [c.name for c in found.changes][-1] in {"transformers", "huggingface-hub", "gguf", "compressed-tensors",
-                                                   "bitsandbytes", "flashinfer-python"}  # fmt: skip
+    # Where another kernel does the same that comes first. What the place reads (a file, a checkpoint) is to change;
+    # where nobody has read the place, the library's own release is the last thing to rule out.
+    read = {
+        "gguf": "model-files",
+        "compressed_tensors": "model",
+        "transformers/models/example/modeling": "hf-overrides",
+    }
+    last = [c.name for c in found.changes][-1]
+    assert last == next((name for begun, name in read.items() if file.startswith(begun)), last)
+    assert last in {"transformers", "huggingface-hub", "bitsandbytes", "flashinfer-python", *read.values()}
     assert (found.changes[0].name == "attention-backend") == (part == "attention")
 
 

@@ -125,7 +125,10 @@ def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterat
 
 
 def reads_requests(crash: traceback.Crash) -> bool:
-    """Did it fail in code that has a request in its hands?"""
+    """Did it fail in code that has a request in its hands? The main task that starts the server has none: the same
+    code makes the handlers there, and what fails reads the launch and the model's files."""
+    if any(says(file, "call-that-starts-the-server") for file in crash.files):
+        return False
     return any(says(file, "call-of-http", "call-of-a-request", "call-of-clients-text") for file in crash.files)
 
 

@@ -54,6 +54,7 @@ _CLASSES = {
     "RemoteEntryNotFoundError": HubAnswer.FILE,
     "EntryNotFoundError": HubAnswer.FILE,
     "OfflineModeIsEnabled": HubAnswer.OFFLINE,
+    "HFValidationError": HubAnswer.NAME,
 }
 _MESSAGES = {
     "hub-gated": HubAnswer.ACCESS,

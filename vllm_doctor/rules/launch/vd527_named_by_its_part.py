@@ -17,6 +17,7 @@ from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.decided import decided, stays
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
+from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
@@ -94,8 +95,15 @@ def judge(case: Case) -> Outcome:
     refuses = _refused(case, root, part) if part is not None else ""
     stated = problem(case, root, part, definite=True) if refuses and part is not None else ""
     substitute = component(case, root) if not root.ids else ""
-    title = checked or (
-        answer.title if answer is not None else (stated and substitute and stated) or substitute or broken or refuses
+    of_place = title_of_library_place(case, root, part) if not root.ids else ""
+    title = (
+        checked
+        or of_place
+        or (
+            answer.title
+            if answer is not None
+            else (stated and substitute and stated) or substitute or broken or refuses
+        )
     )
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
@@ -104,14 +112,16 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=title,
-        detail=first_words(case, root) if title in {broken, refuses, stated} else "",
+        detail=first_words(case, root) if title in {broken, refuses, stated, of_place} else "",
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=evidence,
         changes=_that_help(
             case,
             root,
-            _of_refusal(case, root, part)
+            cures(case, root, part)
+            if of_place
+            else _of_refusal(case, root, part)
             if title == refuses and not substitute
             else first_of_each(
                 (

@@ -28,6 +28,7 @@ from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.failed_requests import failed_requests
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
+from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, packages
 from vllm_doctor.rules.remedies.run_time_adapters import adapter_path
@@ -105,6 +106,8 @@ def _next(case: Case, fault: Fault, part: Layer | None) -> str:
 def _title(case: Case, fault: Fault, crash: Crash) -> str:
     """By the part's own sentence, by the part whose code failed, or by the exception."""
     part, answer = layer(case, fault), answer_of(case, fault)
+    if told := title_of_library_place(case, fault, part):
+        return told
     # their answers are about a parser or a backend that failed, not about a request that it refuses
     of_request = (
         part is not None and part.id in {"structured-output", "tool-parser"} and refuses_the_request(fault, part)

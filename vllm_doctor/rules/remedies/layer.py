@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.cuda_statuses import worded
-from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.knowledge.layers import Layer, layer_of, layers
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -18,6 +18,7 @@ from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
+from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import set_flag, thing, upgrade
 
@@ -54,13 +55,18 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     """The part that failed; None where neither its words nor its calls tell."""
     if fault.crash is None:
         return layer_of((text(case, fault)[:2000],), ())
+    here = library_place(case, fault)
+    if here is not None and here.layer:
+        return next(one for one in layers() if one.id == here.layer)
     said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
     return layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
 
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
-    offered: list[Change | None] = []
+    if library_place(case, fault) is not None:
+        return first_of_each(changes_of_library_place(case, fault))
+    offered: list[Change | None] = list(variables(case, fault))
     if part.id == _CODES:
         offered.append(eager_mode(case, fault))
         # the kernel that failed has a switch of its own: that comes before what the code says
@@ -159,6 +165,8 @@ def off(case: Case, fault: Fault) -> tuple[Change, ...]:
 
 def answer_of(case: Case, fault: Fault) -> Answer | None:
     """The answer that gives this failure a name of its own; None where its part has none."""
+    if library_place(case, fault) is not None:
+        return None
     part = layer(case, fault)
     said = text(case, fault)
     named = (answer for answer in part.answers if answer.title and applies(answer, said)) if part is not None else ()

@@ -1,0 +1,70 @@
+"""What a place in a library does for vLLM: each row of library_places.json is told by its own files, by no other's."""
+
+import pytest
+
+from vllm_doctor.knowledge.layers import layers
+from vllm_doctor.knowledge.library_places import library_place_of, library_places
+from vllm_doctor.records import excerpt
+
+SITE = "/opt/v/lib/python3.12/site-packages"
+READ = [
+    ("transformers/generation/configuration_utils.py", "validate", "ValueError", False, "generation-config"),
+    ("transformers/models/bert/configuration_bert.py", "__init__", "ValueError", False, "model-config-file"),
+    ("transformers/models/llava_next/modeling_llava_next.py", "f", "TypeError", False, "model-config-of-code"),
+    ("transformers/models/qwen2_vl/image_processing_qwen2_vl.py", "f", "ValueError", True, "request-items"),
+    ("transformers/models/qwen2_vl/image_processing_qwen2_vl.py", "f", "ValueError", False, "model-preprocessor-file"),
+    ("PIL/PngImagePlugin.py", "read", "SyntaxError", True, "request-items"),
+    ("huggingface_hub/hf_file_system.py", "_raise_file_not_found", "FileNotFoundError", False, "hub-file-system"),
+    ("torch/distributed/rendezvous.py", "_get_env_or_raise", "ValueError", False, "rendezvous-variables"),
+    ("torch/cuda/__init__.py", "get_device_properties", "AssertionError", False, "device-number"),
+    ("torch/serialization.py", "load", "RuntimeError", False, "old-checkpoint"),
+    ("torch/_dynamo/package.py", "initialize", "RuntimeError", False, "compiled-artifact"),
+    ("torch/_inductor/cpp_builder.py", "get_cpp_compiler", "InductorError", False, "no-compiler"),
+    ("triton/compiler/compiler.py", "make_backend", "RuntimeError", False, "triton-backends"),
+    ("ray/util/placement_group.py", "check_placement_group_index", "ValueError", False, "ray-bundles"),
+    ("ray/util/client/worker.py", "_server_init", "ConnectionAbortedError", False, "ray-client"),
+    ("ray/dag/compiled_dag_node.py", "_execute_until", "RayCgraphCapacityExceeded", True, "ray-graph"),
+    ("mistral_common/protocol/instruct/validator.py", "_validate", "InvalidToolException", True, "mistral-request"),
+    ("mistral_common/guidance/grammar_factory.py", "__init__", "ValueError", True, "mistral-grammar"),
+    ("mistral_common/tokens/tokenizers/mistral.py", "from_file", "TokenizerException", False, "mistral-tokenizer"),
+    ("xgrammar/tokenizer_info.py", "from_huggingface", "ValueError", True, "vocabulary"),
+    ("llguidance/_grammar_from.py", "grammar_from", "ValueError", True, "grammar-of-a-request"),
+    ("lmcache/v1/storage_backend/connector/valkey_connector.py", "c", "RuntimeError", False, "lmcache-store"),
+    ("lmcache/v1/config.py", "_from_file", "ValueError", False, "lmcache-config"),
+    ("tensorizer/stream_io.py", "_enforce_scheme", "ValueError", False, "tensorizer"),
+    ("runai_model_streamer/s3_utils/s3_utils.py", "gcs_pull_files", "ImportError", False, "runai-store"),
+    ("gguf/gguf_reader.py", "__init__", "ValueError", False, "damaged-file"),
+    ("bitsandbytes/functional.py", "from_dict", "ValueError", False, "bitsandbytes-state"),
+    ("peft/config.py", "__post_init__", "ValueError", True, "adapter-config"),
+    ("starlette/formparsers.py", "on_headers_finished", "MultiPartException", True, "form-of-a-request"),
+]
+
+
+@pytest.mark.parametrize(("file", "function", "kind", "serving", "place"), READ, ids=str)
+def test_a_file_of_a_library_has_one_purpose(file: str, function: str, kind: str, serving: bool, place: str) -> None:
+    found = library_place_of(f"{SITE}/{file}", function, kind, serving=serving)
+    assert found is not None
+    assert found.id == place
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "kind", "serving"),
+    [
+        ("vllm/transformers_utils/config.py", "get_config", "ValueError", False),
+        ("transformers/models/llama/tokenization_llama.py", "__init__", "ValueError", False),
+        ("torch/nn/modules/module.py", "_call_impl", "RuntimeError", True),
+        ("ray/_private/worker.py", "get", "ValueError", False),
+        ("torch/serialization.py", "load", "RuntimeError", True),
+    ],
+)
+def test_a_file_that_nobody_has_read_has_none(file: str, function: str, kind: str, serving: bool) -> None:
+    assert library_place_of(f"{SITE}/{file}", function, kind, serving=serving) is None
+
+
+def test_every_place_says_what_it_reads_and_what_to_change() -> None:
+    parts = {part.id for part in layers()} | {""}
+    assert len({one.id for one in library_places()}) == len(library_places()) == 38
+    for one in library_places():
+        assert one.answers
+        assert one.layer in parts
+        assert 0 < len(one.title) <= excerpt.TITLE

@@ -1,0 +1,87 @@
+"""A library's own refusal, by what the place in its code does for vLLM, and by the variable that its sentence names.
+
+Such a sentence speaks of a file, a setting or a request in the library's words; another release of vLLM refuses it too.
+"""
+
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.cuda_statuses import worded
+from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.knowledge.library_places import LibraryPlace, library_place_of
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import each, read, says
+from vllm_doctor.log.traceback import Link, in_packages
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import Direction
+from vllm_doctor.redact.raised import reads_requests
+from vllm_doctor.redact.shapes import HIDDEN
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import text
+from vllm_doctor.rules.remedies import library
+from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
+from vllm_doctor.rules.say import environment
+
+# What Python raises by itself in code that did not expect its own state: by hand alone it is about a value.
+_OF_PYTHON = frozenset({"TypeError", "KeyError", "AttributeError", "IndexError", "AssertionError"})
+_VARIABLES, _READ = 2, 1000
+_NAMED = "the message is about this variable: give it a value that the message accepts, or unset it"
+_ASKED = "the message itself names this value"
+
+
+def library_place(case: Case, fault: Fault) -> LibraryPlace | None:
+    """Where in a library the failure stands; None in vLLM's own code, and where nobody has read the place."""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    inner = library.innermost(fault)
+    if root is None or inner is None or says(inner.file, "call-of-vllm"):
+        return None
+    run = case.run
+    serving = run is not None and (run.up_at(fault) or fault is run.refused)
+    found = library_place_of(inner.file, inner.function, root.kind, serving=serving)
+    if found is None or (root.kind in _OF_PYTHON and not inner.by_hand):
+        return None
+    if not found.kinds and not inner.by_hand:
+        return None
+    return None if _named_by_its_words(root) else found
+
+
+def _named_by_its_words(root: Link) -> bool:
+    """Has the part an answer to these very words? They say more than the file in which they stand; a class alone, or
+    an answer to whatever is said, does not."""
+    bare = f"{root.kind}: "
+    words = bare + root.message
+    part = layer_of((worded(words),), [in_packages(frame.file) for frame in root.frames])
+    answers = part.answers if part is not None else ()
+    return any(one.title and one.said and applies(one, words) and not applies(one, bare) for one in answers)
+
+
+def changes_of_library_place(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The variables that a library's sentence names, and what the place reads."""
+    here = library_place(case, fault)
+    return (*variables(case, fault), *(changes_of(case, here.answers, text(case, fault)) if here is not None else ()))
+
+
+def title_of_library_place(case: Case, fault: Fault, part: Layer | None) -> str:
+    """The library's own sentence where it says more than the place and may be shown whole; empty without a place."""
+    here = library_place(case, fault)
+    if here is None or part is None:
+        return ""
+    told = (problem(case, fault, part) or begins(case, fault, part.voice)) if here.stated else ""
+    return told if told and HIDDEN not in first_words(case, fault) else here.title
+
+
+def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """Environment variables that a library's own sentence names: what it reads beside the options of vLLM."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
+        return ()
+    if fault.crash is not None and reads_requests(fault.crash):
+        return ()  # its words may be a client's
+    said = root.message[:_READ]
+    asked = read("variable-to-set", said)
+    if asked is not None:
+        return (environment(asked["name"], Direction.SET, _ASKED, to=asked["value"]),)
+    names = dict.fromkeys(found["name"] for found in each("variable-named", said))
+    return tuple(
+        environment(name, Direction.CHANGE, _NAMED, before=case.env(name), command=f"env | grep {name}")
+        for name in list(names)[:_VARIABLES]
+    )
