@@ -232,7 +232,7 @@ def test_what_is_no_goal_is_refused_in_a_line(say, goal, needed):
     ("text", "needed"),
     [
         ({"L4": "0.8"}, "L4 is '0.8'; needed: a number"),
-        ({"L4": -1}, "L4 is '-1'; needed: a number, 0 or more"),
+        ({"L4": -1}, "L4 is '-1'; needed: a number from 0 to 1,000,000,000"),
         ("L4: .nan", "L4 is 'nan'"),
         ({"L4": True}, "L4 is 'True'"),
         ({"L5": 1}, "found 'L5'; needed: the name of an NVIDIA card"),

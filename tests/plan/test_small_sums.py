@@ -214,7 +214,7 @@ def test_what_vllm_would_run_is_nearer_than_what_it_refuses(outcome: str, first:
     [(1, False, [1]), (2, False, [1, 2]), (3, False, [1, 2, 3]), (64, False, [1, 2, 4, 8, 16, 32, 64]), (8, True, [1])],
 )
 def test_powers_of_two_of_a_card_are_tried_and_all_there_are(most: int, counts: list[int], *, part: bool) -> None:
-    assert set_ups._counts(SimpleNamespace(gpus=most), SimpleNamespace(slice=part)) == counts  # type: ignore[arg-type]
+    assert set_ups._counts(SimpleNamespace(gpus=most), SimpleNamespace(slice=part, alone=False)) == counts  # type: ignore[arg-type]
 
 
 def _quantized(**config: object) -> object:

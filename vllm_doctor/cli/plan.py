@@ -75,8 +75,8 @@ def plan(  # noqa: PLR0917
         str, typer.Option(metavar="[conservative|balanced|max]", help="conservative, balanced or max.")
     ] = "balanced",
     context: Annotated[
-        int | None,
-        typer.Option(min=1, max=1 << 30, metavar="TOKENS", help="Longest request of the workload, in tokens."),
+        str | None,
+        typer.Option(metavar="TOKENS", help="Longest request of the workload, in tokens: 131072, or 128k."),
     ] = None,
     concurrency: Annotated[
         int | None, typer.Option(min=1, max=1 << 20, metavar="N", help="Requests at once of the workload.")

@@ -13,7 +13,7 @@ from vllm_doctor.cli.command_line import missing, refuse_missing
 from vllm_doctor.cli.errors import UsageProblem
 from vllm_doctor.cli.exit_codes import Exit, of_plan
 from vllm_doctor.cli.streams import say
-from vllm_doctor.knowledge.gpus import find, names
+from vllm_doctor.knowledge.gpus import elsewhere, find, names
 from vllm_doctor.knowledge.hub import is_gguf, is_name, of_page, with_revision
 from vllm_doctor.plan.advice.alternatives import left
 from vllm_doctor.plan.advice.choice import choose
@@ -22,6 +22,7 @@ from vllm_doctor.plan.advice.recommendation import PROFILES, Profile, Workload, 
 from vllm_doctor.plan.advice.remedies import hardware, remedies
 from vllm_doctor.plan.model.config_json import ConfigError
 from vllm_doctor.plan.prediction.record import Prediction
+from vllm_doctor.plan.question import goal
 from vllm_doctor.plan.question.ask import PROBLEMS
 from vllm_doctor.plan.question.planner import MODEL_ALONE, Planner, PlanProblem, Question, planner
 from vllm_doctor.records import excerpt
@@ -45,7 +46,7 @@ class PlanOptions(msgspec.Struct, frozen=True):
     weights_gib: str | None
     available_kv_gib: str | None
     profile: str
-    context: int | None
+    context: str | None
     concurrency: int | None
     metrics: str | None
     sweep: str | None
@@ -171,11 +172,25 @@ def _remembered(plan: Planner, question: Question) -> Planner:
 
 def _workload(o: PlanOptions) -> Workload:
     if o.metrics is None:
-        return Workload(o.context, o.concurrency, None, "as given by --context" if o.context else "")
+        return Workload(_context(o), o.concurrency, None, "as given by --context" if o.context else "")
     from vllm_doctor.cli.plan_host import workload
 
     measured = workload(o.metrics)
-    return replace(measured, context=o.context or measured.context, concurrency=o.concurrency or measured.concurrency)
+    context = _context(o) or measured.context
+    return replace(measured, context=context, concurrency=o.concurrency or measured.concurrency)
+
+
+def _context(o: PlanOptions) -> int | None:
+    """The tokens of --context; None where it is not there. Raises PlanProblem for what is no such number."""
+    if o.context is None:
+        return None
+    tokens = goal.whole(o.context)
+    if not 1 <= tokens <= goal.LONGEST:
+        raise PlanProblem(
+            f"--context: found {excerpt.value(o.context)}; needed: tokens from 1 to {goal.LONGEST:,}, such as 131072 "
+            "or 128k (128 × 1024)"
+        )
+    return tokens
 
 
 def _profile(name: str) -> Profile:
@@ -296,8 +311,18 @@ def _alone(o: PlanOptions) -> None:
         raise PlanProblem(f"--speed: found {found[0]} beside it; needed: --speed without it")
 
 
+def _plain(o: PlanOptions) -> None:
+    """Raises PlanProblem where --sweep, which compares the launch as it is, stands beside what it would not answer."""
+    work = {"--context": o.context, "--concurrency": o.concurrency, "--metrics": o.metrics}
+    found = [name for name, value in {"--upgrade": o.upgrade, "--learn": o.learn, **work}.items() if value is not None]
+    if found:
+        way = "--goal finds cards for a workload" if found[0] in work else "one of the two"
+        raise PlanProblem(f"--sweep: found {found[0]} beside it; needed: --sweep without it ({way})")
+
+
 def _sweep(o: PlanOptions) -> Exit:
     """OK where one of the rows starts; INCOMPLETE where a model that was named could not be planned."""
+    _plain(o)
     rows: list[tuple[str, int, Prediction | str]] = []
     if o.sweep == "models":
         if not o.model_config:
@@ -313,9 +338,12 @@ def _sweep(o: PlanOptions) -> Exit:
         first = wanted[0] if wanted else None
         plan = planner(_question(replace(o, gpu=o.gpu or first), o.model_config[0] if o.model_config else None))
         for name in wanted:
-            card = find(name)
-            if card is None:
-                raise PlanProblem(f"--sweep: found {name!r}; needed: gpus, models, or names of cards")
+            card = find(name) or elsewhere(name)
+            if card is None or not card.total_gib:
+                raise PlanProblem(
+                    f"--sweep: found {excerpt.value(name)}; needed: gpus, models, or names of cards"
+                    + (" with their size" if card is not None else "")
+                )
             rows.append((card.name, plan.gpus, plan.on(card, plan.gpus).predict()))
     if o.json:
         import json

@@ -43,6 +43,11 @@ class Card:
     speed_as: str | None = None
 
     @property
+    def alone(self) -> bool:
+        """Is there one to a machine? A notebook's name says so."""
+        return self.name.endswith(" Laptop GPU")
+
+    @property
     def computes_fp8(self) -> bool:
         """Does it multiply FP8 matrices itself?"""
         return (self.capability or 0) >= ADA

@@ -8,10 +8,21 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch import table
 from vllm_doctor.launch.parse import LaunchLine
 
+# The first release whose wheel was read with a program `vllm` (scripts.py; 0.5.0.post1 has none). The module is in all.
+_PROGRAM_SINCE = Version((0, 5, 4))
+
 
 def serve_words(line: LaunchLine, version: Version | None = None) -> tuple[str, ...]:
-    """`vllm serve MODEL --option value …`; the variables are not in it."""
-    return ("vllm", "serve", *arguments(line, version))
+    """`vllm serve MODEL --option value …`, or the server's module in a release that has no such program; the variables
+    are not in it. The model stands once, where the program takes it, however the line named it."""
+    flags = {name: value for name, value in line.flags.items() if name != "model"}
+    named = line.model if line.model is not None else line.flags.get("model")
+    model = (named,) if isinstance(named, str) else ()
+    if version is not None and version < _PROGRAM_SINCE:
+        start = ("python3", "-m", "vllm.entrypoints.openai.api_server", *(("--model",) if model else ()))
+    else:
+        start = ("vllm", "serve")
+    return (*start, *model, *options(flags, version))
 
 
 def arguments(line: LaunchLine, version: Version | None = None) -> tuple[str, ...]:

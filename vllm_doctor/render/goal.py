@@ -63,6 +63,9 @@ def _row(row: SetUp) -> Mapping[str, object]:
     }
 
 
+_REQUESTS = "requests: how many the KV cache holds at the low end of the range and in its middle"
+
+
 def _missing(row: SetUp) -> str:
     """Why the nearest does not do, in words."""
     p = row.predicted
@@ -91,7 +94,7 @@ def text(r: Reached, *, explain: bool = False) -> str:
         lines = [
             f"vLLM {r.version}, {asked}: {first.count} × {first.card.name}, {first.format.name}{price}",
             *_without_loss(rows),
-            "  certain to start; requests: how many the KV cache holds at the low end of the range and in its middle",
+            "  certain to start" if first.holds is None else f"  certain to start; {_REQUESTS}",
         ]
         shown = [[row] for row in rows] if explain else _short(rows)
         for row, *alike in shown:
@@ -142,7 +145,8 @@ def _told(row: SetUp, alike: Sequence[SetUp] = ()) -> list[str]:
     price = "" if row.price is None else f", {row.price:g} an hour"
     nameplate = "" if row.card.exact else " from the nameplate"
     held = "no cache" if row.holds is None else f"{row.holds[0]:.1f} to {row.holds[1]:.1f} requests"
-    pool = "" if p.available_kv_gib is None else f", KV cache {p.available_kv_gib:.2f}"
+    left = "left" if p.pool is None else "KV cache"
+    pool = "" if p.available_kv_gib is None else f", {left} {p.available_kv_gib:.2f}"
     return [
         f"  {row.count} × {row.card.name}, {row.format.name}: {row.memory_gib:.0f} GiB{nameplate}{price}",
         *([f"  or       {', '.join(other.card.name for other in alike)}"] if alike else []),

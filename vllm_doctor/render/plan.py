@@ -78,9 +78,14 @@ def _recommended(plan: Plan, *, explain: bool) -> list[str]:
     return lines
 
 
-def _held(p: Prediction) -> str:
-    held = f"  holds    {p.concurrency or 0.0:.1f} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens"
-    return held + _of_ranks(p)
+def _held(p: Prediction) -> list[str]:
+    """Requests at once, of which the scheduler runs no more than the launch says, whatever the cache has room for."""
+    fits, seqs = p.concurrency or 0.0, p.settings.seqs
+    count = f"{fits:.1f}" if int(fits) <= seqs else f"{seqs}"
+    held = f"  holds    {count} requests of {p.length} tokens at once, {p.kv_tokens or 0:,} tokens{_of_ranks(p)}"
+    if int(fits) <= seqs:
+        return [held]
+    return [held, f"           --max-num-seqs runs no more; the KV cache alone has room for {fits:.1f}"]
 
 
 def _too_short(plan: Plan) -> str | None:
@@ -144,11 +149,28 @@ def _to_run(plan: Plan) -> list[str]:
     each = " on each GPU" if p.settings.parallel.cards > 1 else ""
     return [
         *pasted(line, planner),
-        *([_held(p)] if p.pool is not None else []),
+        *(_held(p) if p.pool is not None else []),
+        *_unused(plan, p),
         *_short(plan),
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
         *_longest(plan, low),
     ]
+
+
+def _unused(plan: Plan, p: Prediction) -> list[str]:
+    """Cards of the host that the launch to paste leaves idle."""
+    gpus = plan.planner.gpus
+    idle = gpus - p.settings.parallel.cards
+    if idle <= 0:
+        return []
+    why = (
+        "these hold the workload"
+        if plan.work.concurrency is not None and _too_few(plan) is None
+        else "--context and --concurrency say what the launch must hold"
+        if plan.work.concurrency is None
+        else "one copy of the model gains nothing by them; another copy (data parallel) does"
+    )
+    return [f"  unused   {idle} of the {gpus} GPUs: {why}"]
 
 
 def _differs(plan: Plan) -> bool:
@@ -299,6 +321,7 @@ def text(plan: Plan, *, explain: bool = False) -> str:
     lines = [
         f"vLLM {s.version} on {who}"
         + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
+        + (f" on each of {s.parallel.hosts} hosts" if s.parallel.hosts > 1 else "")
         + f": {verdict_in_words(p)}"
         + _of_workload(plan)
     ]

@@ -49,6 +49,10 @@ def host_lines(p: Prediction, memory_gib: float | None, *, explain: bool) -> lis
         lines += [f"           {_pool(x)}", *_advice(p, x)]
         if explain:
             lines.append(f"             {x.formula}  [{x.source}]")
+    if p.outcome == "oom-host" and memory_gib is not None:
+        lines.append(
+            f"           {use.total_gib - memory_gib:.1f} GiB too much: take less of it, or a host with more memory"
+        )
     return lines + [f"           not known: {x}" for x in use.unsure]
 
 

@@ -31,7 +31,11 @@ def chosen(planner: Planner, bare: Prediction, choice: Choice) -> Planner:
 def pasted(line: LaunchLine, planner: Planner) -> list[str]:
     """The launch in lines that a shell joins, an option never apart from its value."""
     set_, start = [f"{k}={v}" for k, v in line.env.items()], serve_words(replace(line, flags={}), planner.version)
-    parts = [quote.words((*set_, *start)), *(quote.words(option(n, v, planner.version)) for n, v in line.flags.items())]
+    given = [(n, v) for n, v in line.flags.items() if n != "model"]  # which stands behind the program
+    at = start.index("--model") if "--model" in start else len(start)
+    head, named = (*set_, *start[:at]), start[at:]  # an option that names the model stands like the others
+    parts = [quote.words(head), *([quote.words(named)] if named else [])]
+    parts += [quote.words(option(n, v, planner.version)) for n, v in given]
     out = [f"  run      {parts[0]}"]
     for part in parts[1:]:
         if len(out[-1]) + 1 + len(part) <= _LINE:

@@ -26,20 +26,28 @@ def _rank(row: tuple[str, int, Prediction | str]) -> tuple[int, float]:
     return (0, p.total_gib or 0.0) if p.verdict == "starts" else (1, -(p.available_kv_gib or 0.0))
 
 
+_NAME = 44
+
+
+def _named(name: str) -> str:
+    """A name in its column: of a longer one, such as a path, the end, by which those of one folder differ."""
+    shown = visible(name)
+    return shown if len(shown) <= _NAME else f"…{shown[1 - _NAME :]}"
+
+
 def sweep(rows: Sequence[tuple[str, int, Prediction | str]]) -> str:
     """A table: one line for each card or model. A text instead of a prediction says why there is none."""
-    head = f"{'':<44} {'cards':>5} {'outcome':<14} {'weights':>8} {'KV GiB':>8} {'range':>15} {'tokens':>11}"
+    head = f"{'':<{_NAME}} {'cards':>5} {'outcome':<14} {'weights':>8} {'KV GiB':>8} {'range':>15} {'tokens':>11}"
     lines = [f"{head} {'× length':>9}"]
     # What starts comes first, the smallest card of them at the top.
     for name, count, p in sorted(rows, key=_rank):
         if isinstance(p, str):
-            lines.append(f"{visible(name[:44]):<44} {count:>5} {visible(p)}")
+            lines.append(f"{_named(name):<{_NAME}} {count:>5} {visible(p)}")
             continue
         span = "" if p.margin_gib is None else f"{p.margin_gib[0]:.1f}..{p.margin_gib[1]:.1f}"
         pool = "" if p.available_kv_gib is None else f"{p.available_kv_gib:.2f}"
         shown = "uncertain" if p.verdict == "uncertain" else p.outcome
-        lines.append(
-            f"{visible(name[:44]):<44} {count:>5} {shown:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15} "
-            f"{p.kv_tokens or 0:>11,} {p.concurrency or 0:>9.2f}"
-        )
+        held = f" {p.kv_tokens or 0:>11,} {p.concurrency or 0:>9.2f}" if pool else ""
+        line = f"{_named(name):<{_NAME}} {count:>5} {shown:<14} {p.weights_gib:>8.2f} {pool:>8} {span:>15}{held}"
+        lines.append(line.rstrip())
     return "\n".join(lines) + "\n"

@@ -78,7 +78,7 @@ def _wider(planner: Planner) -> list[int]:
     now, a = planner.settings().parallel, planner.arch
     return [
         tp
-        for tp in range(now.tp + 1, planner.gpus // (now.pp * now.local) + 1)
+        for tp in range(now.tp + 1, planner.gpus * now.hosts // (now.pp * now.local) + 1)
         if not (a.heads and a.heads % tp) and not (a.kv_heads and a.mla is None and a.kv_heads % tp and tp % a.kv_heads)
     ]
 
@@ -165,14 +165,21 @@ def hardware(planner: Planner) -> list[tuple[Card, int, Prediction]]:
     heads = planner.arch.heads
     counts = [count for count in (1, 2, 4, 8) if not heads or heads % count == 0]
     cards = [gpu for name in names() if (gpu := find(name)) is not None]
-    set_ups = [(gpu, n) for gpu in cards if not gpu.unified and gpu.template != "generic" for n in counts]
+    set_ups = [
+        (gpu, n)
+        for gpu in cards
+        if not gpu.unified and gpu.template != "generic"
+        for n in counts
+        if not gpu.alone or n == 1
+    ]
     # The smallest first, so that of each kind nothing beyond the first that is safe is planned at all; a request never
     # needs less on a larger card, whose step is as wide or wider.
     for gpu, count in sorted(set_ups, key=lambda one: one[0].total_gib * one[1]):
         layout = (count, gpu.capability)
         if gpu.template in kinds or least.get(layout, 0.0) > gpu.total_gib:
             continue
-        p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), "pipeline-parallel-size": None})
+        one_host: Changes = {"pipeline-parallel-size": None, "nnodes": None, "node-rank": None}
+        p = planner.on(gpu, count).predict({"tensor-parallel-size": str(count), **one_host})
         refused = any(r.flag != _SHARE for r in p.settings.refusals)
         least[layout] = inf if refused else p.weights_gib + p.needed_kv_gib
         if safe(p):

@@ -136,8 +136,8 @@ def _fewest(
 
 
 def _counts(planner: Planner, card: Card) -> list[int]:
-    """Numbers of cards that are tried: NCCL does not join MIG slices."""
-    most = 1 if card.slice else planner.gpus
+    """Numbers of cards that are tried: NCCL does not join MIG slices, and a notebook has one."""
+    most = 1 if card.slice or card.alone else planner.gpus
     return sorted({most, *(n for n in (1, 2, 4, 8, 16, 32, 64) if n <= most)})
 
 

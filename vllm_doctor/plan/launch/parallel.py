@@ -33,11 +33,12 @@ class Parallel(msgspec.Struct, frozen=True):
     prefill: int = 1  # ranks that share the context of a prefill; each has what a tensor parallel rank has
     whole_tower: bool = False  # each rank has the vision tower whole, and encodes items of its own
     on_each: OnEach = OnEach.NEITHER  # of embedding and head, what each stage makes
+    hosts: int = 1  # that share the ranks of one copy of the model
 
     @property
     def cards(self) -> int:
         """GPUs of this host that the launch takes."""
-        return self.tp * self.pp * self.prefill * self.local
+        return ceil(self.tp * self.pp * self.prefill * self.local / self.hosts)
 
     @property
     def width_split(self) -> int:

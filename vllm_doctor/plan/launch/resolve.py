@@ -38,7 +38,7 @@ from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Products, Settings
 from vllm_doctor.plan.launch.shared_experts import all2all_backends, shared_experts
-from vllm_doctor.plan.launch.spread import check_parallel, local_ranks, partition
+from vllm_doctor.plan.launch.spread import check_parallel, hosts_of_a_copy, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.towers import whole_tower
 from vllm_doctor.plan.launch.which_engine import which_engine
@@ -356,6 +356,7 @@ def _parallel(flags: Flags, env: dict[str, str], arch: Architecture, version: Ve
         partition(env),
         behaviour(version).rest_to_last_stage,
         prefill=flags.int("prefill-context-parallel-size", 1, 1, 4096),
+        hosts=hosts_of_a_copy(flags),
     )
     return replace(
         par,

@@ -10,12 +10,23 @@ from vllm_doctor.plan.model.architecture import Architecture
 
 def local_ranks(flags: Flags) -> int:
     """Data-parallel ranks that this host starts: all, but where the launch says how many, or is one of them, or Ray or
-    other nodes take some (engine/arg_utils.py create_engine_config)."""
+    other nodes take some: of --nnodes each has as many (engine/arg_utils.py create_engine_config)."""
     told = flags.int("data-parallel-size-local", 0, 0, 4096)
-    elsewhere = flags.text("data-parallel-backend") == "ray" or flags.int("nnodes", 1, 1, 4096) > 1
+    elsewhere = flags.text("data-parallel-backend") == "ray"
     if told or elsewhere or flags.text("data-parallel-rank") or flags.on("data-parallel-external-lb", default=False):
         return max(told, 1)
-    return flags.int("data-parallel-size", 1, 1, 4096)
+    return max(flags.int("data-parallel-size", 1, 1, 4096) // nodes(flags), 1)
+
+
+def nodes(flags: Flags) -> int:
+    """Hosts that the launch says it is started on."""
+    return flags.int("nnodes", 1, 1, 4096)
+
+
+def hosts_of_a_copy(flags: Flags) -> int:
+    """Hosts that share the ranks of one copy of the model (config/parallel.py nnodes_within_dp, local_world_size)."""
+    groups = max(flags.int("data-parallel-size", 1, 1, 4096) // local_ranks(flags), 1)
+    return max(nodes(flags) // groups, 1)
 
 
 def partition(env: dict[str, str]) -> tuple[int, ...]:
@@ -93,6 +104,8 @@ def check_parallel(
             Refusal(
                 " × ".join(("--tensor-parallel-size", "--pipeline-parallel-size", *(flag for flag, _ in more))),
                 " × ".join(map(str, (par.tp, par.pp, *(size for _, size in more)))),
-                f"at most the {gpus} GPU(s) of the host (--gpus)",
+                f"at most the {gpus} GPU(s) of the host (--gpus)"
+                if par.hosts == 1
+                else f"at most the {gpus} GPU(s) of each of {par.hosts} hosts (--gpus)",
             )
         )

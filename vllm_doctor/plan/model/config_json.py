@@ -116,12 +116,12 @@ class Section:
             out.append(item)
         return tuple(out)
 
-    def ints(self, key: str, *, high: int) -> tuple[int, ...]:
-        """A list of whole numbers in [0, high]; empty when absent."""
+    def ints(self, key: str, *, high: int, low: int = 0) -> tuple[int, ...]:
+        """A list of whole numbers in [low, high]; empty when absent."""
         out: list[int] = []
         for item in self.items(key) or []:
-            if isinstance(item, bool) or not isinstance(item, int) or not 0 <= item <= high:
-                raise self._fail(key, item, f"a list of whole numbers from 0 to {high}")
+            if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
+                raise self._fail(key, item, f"a list of whole numbers from {low} to {high}")
             out.append(item)
         return tuple(out)
 

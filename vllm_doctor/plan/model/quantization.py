@@ -276,7 +276,7 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     left = config.texts("ignored_layers") or config.texts("modules_to_not_convert")
     skip = ModuleNames([*left, *config.texts("llm_int8_skip_modules"), "lm_head"], components=method == "bitsandbytes")
     if method in {"fp8", "fbgemm-fp8"}:
-        block = config.ints("weight_block_size", high=65_536)
+        block = config.ints("weight_block_size", low=1, high=65_536)
         fmt = Format("fp8", 8, block=block[0]) if block else FP8_CHANNEL if method == "fbgemm-fp8" else FP8_TENSOR
         return Scheme("fp8", lambda n, _e: base if n in skip else fmt, fp8_activations=True, towers=True)
     if method in {"compressed-tensors", "compressed-tensor"}:

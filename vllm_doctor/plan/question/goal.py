@@ -15,7 +15,8 @@ from vllm_doctor.records.reading import Known, Unknown
 
 _EXAMPLE = "context=128k,concurrency=32"
 _TIMES = {"": 1, "k": 1 << 10, "m": 1 << 20}
-_MOST = {"context": 1 << 30, "concurrency": 1 << 20}
+LONGEST = 1 << 30
+_MOST = {"context": LONGEST, "concurrency": 1 << 20}
 _SAMPLE = "needed: cards and prices of an hour, such as {L4: 0.8, H100: 2.5}"
 # A line for each card that there is.
 _BYTES = 64 << 10
@@ -45,9 +46,14 @@ def goal(text: str) -> Goal:
     return Goal(found["context"], found.get("concurrency", 1))
 
 
+def whole(text: str) -> int:
+    """A number of tokens or requests as a person writes it, 128k for 128 × 1024; 0 for what is none."""
+    match = re.fullmatch(r"([0-9]{1,10})([km]?)", text.strip().lower())
+    return int(match[1]) * _TIMES[match[2]] if match is not None else 0
+
+
 def _number(key: str, text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,10})([km]?)", text.lower())
-    value = int(match[1]) * _TIMES[match[2]] if match is not None else 0
+    value = whole(text)
     if not 1 <= value <= _MOST[key]:
         raise PlanProblem(
             f"--goal: {key} is {excerpt.value(text)}; needed: a whole number from 1 to {_MOST[key]:,}, as in "
@@ -80,7 +86,8 @@ def prices(file: str) -> dict[str, float]:
             or not isfinite(price)
         ):
             raise PlanProblem(
-                f"--prices {file}: {excerpt.word(name)} is {excerpt.value(str(price))}; needed: a number, 0 or more"
+                f"--prices {file}: {excerpt.word(name)} is {excerpt.value(str(price))}; needed: a number from 0 to "
+                "1,000,000,000"
             )
         if card.name in found:
             raise PlanProblem(

@@ -123,7 +123,7 @@ def gib(name: str, text: str | None, high: float) -> float | None:
             f"; {value / 1024:.2f} GiB if MiB were meant"
             if high < value < 1e7
             else f"; {value / 2**30:.2f} GiB if bytes were meant"
-            if value >= 1e7
+            if 1e7 <= value <= high * 2**30
             else ""
         )
         raise PlanProblem(f"{name}: found {text}; needed: GiB above 0 and up to {high:g}{near}")
@@ -228,6 +228,10 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     return notes
 
 
+def _nameless() -> list[str]:
+    return ["no --gpu: the compute capability is not known, so what the release refuses on older cards is not judged"]
+
+
 def _drafter(q: Question) -> Architecture | None:
     return describe_drafter(read_config(Path(q.draft_config))) if q.draft_config else None
 
@@ -284,8 +288,8 @@ def planner(q: Question) -> Planner:
         notes.append(
             f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
         )
-    if card is not None and total is not None:
-        notes += _carded(q, card, total)
+    if total is not None:
+        notes += _nameless() if card is None else _carded(q, card, total)
     if said is not None and said != total:
         notes.append(f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}")
     notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]

@@ -73,6 +73,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         tuple(refusals),
         (
             *card.doubts(s, gpu),
+            *card.unheard(a, s),
             *experts.doubts(a, s, gpu),
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),

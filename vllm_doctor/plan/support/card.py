@@ -49,6 +49,17 @@ def doubts(s: Settings, gpu: Card | None) -> Iterator[str]:
             )
 
 
+def unheard(a: Architecture, s: Settings) -> Iterator[str]:
+    """A quantization that no release calls by this name (config/model.py _verify_quantization: "Unknown quantization
+    method")."""
+    table, asked = history("models", "quantizations"), methods(a, s)
+    if asked and s.gguf is None and not any(method in table for method in asked):
+        yield (
+            f"quantization {asked[-1]}: none of the releases that were read has a method of this name; the start ends "
+            f"unless a plugin brings it"
+        )
+
+
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """What this release would refuse on this card; nothing where the card is not known."""
     if gpu is None or gpu.capability is None:

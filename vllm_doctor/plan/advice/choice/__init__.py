@@ -52,6 +52,10 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
     length = spread(draft, _wanted(draft, asked.length, auto=asked.auto_length))
     settle_share(draft)
     settle_length(draft, length)
+    if asked.pooling and not draft.asks_length() and draft.changes.get("max-model-len") == str(asked.length):
+        # The release's own may be too long to be asked for: the tokenizer's or sentence_bert_config.json's bounds it
+        # where that is shorter (config/model.py _get_and_verify_max_len).
+        draft.leave("max-model-len")
     # Without a cache there is nothing to divide, and a step that holds an encoder's input is its cache for each
     # request: both stay as the release has them.
     if draft.planner.predict().pool is not None and not planner.arch.encoder_decoder:
@@ -101,6 +105,8 @@ def _mended(planner: Planner) -> Planner:
     refused = {r.flag.lstrip("-") for r in (*planner.settings().refusals, *planner.line.refusals)}
     if refused & _SPLITS:
         refused |= _SPLITS  # each is checked against the other
+    if all(r.flag != "--nnodes" for r in planner.line.refusals):
+        refused -= {"nnodes"}  # the release has it: more ranks are the answer, which the search looks for
     if not refused & planner.line.flags.keys() and not planner.line.refusals:
         return planner
     kept = {name: value for name, value in planner.line.flags.items() if name not in refused}

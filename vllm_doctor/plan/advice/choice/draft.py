@@ -41,6 +41,11 @@ class Draft:
         self.changes[name] = value if isinstance(value, bool) else str(value)
         self.reasons = [r for r in self.reasons if r.flag != name] + [Reason(name, why, sums)]
 
+    def leave(self, name: str) -> None:
+        """Take a flag back: the release's own value is the one."""
+        self.changes.pop(name, None)
+        self.reasons = [r for r in self.reasons if r.flag != name]
+
     def asks_length(self) -> bool:
         """Does the user say how long a request is to be?"""
         return bool(self.work.context) or "max-model-len" in self.planner.line.flags

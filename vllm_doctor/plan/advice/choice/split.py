@@ -10,10 +10,11 @@ from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.launch.parse import LaunchError
 from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.choice.room import ways
-from vllm_doctor.plan.advice.recommendation import Changes, Sum, safe
+from vllm_doctor.plan.advice.recommendation import Changes, Holds, Sum, holds, requests_held, safe
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.launch.spread import divides_vocabulary
 from vllm_doctor.plan.model.config_json import Section
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.planner import Planner
 
 
@@ -22,7 +23,12 @@ def spread(draft: Draft, length: int) -> int:
     before stages; where nothing holds all of it, a shorter one. The length to go on with, shorter where weights had
     to leave the card."""
     now = draft.planner.settings().parallel
-    flags, gpus, tp_now, pp_now = draft.planner.line.flags, max(draft.planner.gpus // now.local, 1), now.tp, now.pp
+    flags, gpus, tp_now, pp_now = (
+        draft.planner.line.flags,
+        max(draft.planner.gpus * now.hosts // now.local, 1),
+        now.tp,
+        now.pp,
+    )
     splits = [
         (tp, pp)
         for tp in range(1, gpus + 1)
@@ -38,9 +44,11 @@ def spread(draft: Draft, length: int) -> int:
     tries = [(length, tensor, False), *([(length, splits, True)] if asked else []), (useful, tensor, False)]
     for most, among, narrow in (*tries, (useful, splits, True), (min(length, LEAST), splits, True)):
         for tp, pp in among:
-            if _holds(draft, tp, pp, most, narrow=narrow):
+            if _held(draft, tp, pp, most, narrow=narrow) is not None:
                 if gpus > 1 or "tensor-parallel-size" in flags:
-                    _spread_reason(draft, tp, pp)
+                    said = {"tensor-parallel-size", "pipeline-parallel-size"} & flags.keys()
+                    wide = (tp, pp) if said else _for_workload(draft, (tp, pp), among, most, narrow=narrow)
+                    _spread_reason(draft, *wide)
                 return length
     widest = max(tp for tp, pp in tensor if pp == 1)
     if _better_than_offload(draft, widest):
@@ -119,8 +127,29 @@ def _offload(draft: Draft, length: int, tp: int) -> int:
     return 0
 
 
-def _holds(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> bool:
-    """Does this split hold one request of `length`, with whatever else the choice may still change?"""
+def _for_workload(
+    draft: Draft, first: tuple[int, int], among: list[tuple[int, int]], length: int, *, narrow: bool
+) -> tuple[int, int]:
+    """The fewest cards, from `first` on, that hold all requests of the workload; else those that hold the most."""
+    work = draft.work
+    if work.concurrency is None:
+        return first
+    best, most = first, 0.0
+    for tp, pp in (split for split in among if split == first or split[0] * split[1] > first[0] * first[1]):
+        p = _held(draft, tp, pp, length, narrow=narrow)
+        if p is None:
+            continue
+        if holds(p, work) is Holds.SURELY:
+            return tp, pp
+        low = (requests_held(p, work.mean_tokens or work.context or p.length) or (0.0, 0.0))[0]
+        if low > most:
+            best, most = (tp, pp), low
+    return best
+
+
+def _held(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> Prediction | None:
+    """What this split does that holds one request of `length`, with whatever else the choice may still change; None
+    where none does."""
     kept = dict(draft.changes)
     draft.changes.update({"tensor-parallel-size": str(tp), "pipeline-parallel-size": str(pp)})
     try:
@@ -128,23 +157,24 @@ def _holds(draft: Draft, tp: int, pp: int, length: int, *, narrow: bool) -> bool
             p = draft.predict(max_model_len=str(length), **more)
             # No step, no share and no request makes room for weights.
             if safe(p) or p.outcome == "oom-weights":
-                return safe(p)
+                return p if safe(p) else None
     except (SettingError, LaunchError):
-        return False
+        return None
     finally:
         draft.changes = kept
-    return False
+    return None
 
 
 def _spread_reason(draft: Draft, tp: int, pp: int) -> None:
     gpu = draft.planner.gpu
     p = draft.predict(tensor_parallel_size=str(tp), pipeline_parallel_size=str(pp), max_model_len="16")
-    why = f"{tp} × {pp} card(s) hold the weights: {p.weights_gib:.2f} GiB on each"
+    what = "weights" if draft.work.concurrency is None else "weights and what the workload needs"
+    why = f"{tp} × {pp} card(s) hold the {what}: {p.weights_gib:.2f} GiB of weights on each"
     if draft.arch.kv_heads and draft.arch.mla is None and tp > draft.arch.kv_heads:
         why += f"; beyond TP {draft.arch.kv_heads} the KV heads are copied, so a request's cache does not shrink"
     if tp > 1 and gpu is not None and gpu.link == "pcie":
         why += "; the cards communicate over PCIe, where the all-reduce of every layer costs time"
-    copies = draft.planner.gpus // (tp * pp)
+    copies = draft.planner.gpus * p.settings.parallel.hosts // (tp * pp)
     if copies > max(1, p.settings.parallel.local):
         why += f"; the host has room for {copies} such copies (data parallel)"
     draft.keep(
