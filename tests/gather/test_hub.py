@@ -199,3 +199,28 @@ def test_what_was_fetched_is_planned_while_the_hub_cannot_be_reached(hub, monkey
         taken.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{taken.getsockname()[1]}")
         assert plan("acme/chat").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "address", ["notaurl", "ftp://hub.example", "http://", "http://[::1", "http://me:hunter2@hub:99999"]
+)
+def test_an_address_of_the_hub_that_is_none_is_said(hub, monkeypatch, address):
+    monkeypatch.setenv("HF_ENDPOINT", address)
+    told = plan("acme/chat")
+    assert told.returncode == 2
+    assert (
+        f"HF_ENDPOINT is '{address.rpartition('@')[2]}', no address of a hub; needed: http:// or https://"
+        in told.stderr
+    )
+    assert "hunter2" not in told.stderr
+
+
+@pytest.mark.parametrize("proxy", ["http://[::1", "http://proxy.example:99999"])
+def test_a_proxy_that_is_no_address_is_a_hub_that_is_not_reached(hub, monkeypatch, proxy):
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.example")
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, proxy)
+    told = plan("acme/chat")
+    assert told.returncode == 2
+    assert "https://hub.example could not be reached" in told.stderr
+    assert "HTTPS_PROXY the way to it" in told.stderr

@@ -7,6 +7,7 @@ $HF_ENDPOINT, with the user's own token, and from the cache alone where $HF_HUB_
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import socket
 from collections.abc import Iterator
@@ -30,6 +31,11 @@ _MOST = 32 << 20  # bytes; as of any config.json (plan/model/config_json.py)
 def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     """The file config.json of a model's revision (None: its main one), in the hub's cache on this host; the index of
     the weights and, of a model that takes images, its preprocessor lie beside it where the model has them."""
+    if (address := _no_address()) is not None:
+        return Unknown(
+            f"HF_ENDPOINT is {excerpt.value(address)}, no address of a hub",
+            f"http:// or https:// with a host; or {_GIVEN}",
+        )
     try:
         from huggingface_hub import errors, hf_hub_download
     except ImportError:
@@ -69,6 +75,20 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     return Known(file, str(file))
 
 
+def _no_address() -> str | None:
+    """What HF_ENDPOINT says, without a user's name and password, where that is no address; asked before the library is
+    imported, which reads it then and raises."""
+    from urllib.parse import urlsplit
+
+    told = os.environ.get("HF_ENDPOINT", "")
+    try:
+        parts = urlsplit(told)
+        good = parts.scheme in {"http", "https"} and parts.hostname is not None and (parts.port or 1) > 0
+    except ValueError:  # of the port, or of brackets
+        good = False
+    return None if good or not told else told.rpartition("@")[2]
+
+
 def _hub() -> str:
     """The hub that is asked, without a user's name and password."""
     from urllib.parse import urlsplit
@@ -90,8 +110,11 @@ def _reached() -> bool:
     if constants.HF_HUB_OFFLINE or told.hostname is None:
         return True
     proxy = None if proxy_bypass(told.hostname) else getproxies().get(told.scheme)
-    way = urlsplit(proxy if proxy is None or "://" in proxy else f"http://{proxy}") if proxy else told
-    port = way.port or (443 if way.scheme == "https" else 80)
+    try:
+        way = urlsplit(proxy if "://" in proxy else f"http://{proxy}") if proxy else told
+        port = way.port or (443 if way.scheme == "https" else 80)
+    except ValueError:  # the proxy's is no address
+        return False
 
     def connected() -> bool:
         with suppress(OSError), socket.create_connection((way.hostname or "", port), timeout=_REACHED_S):
