@@ -92,7 +92,8 @@ def _wanted(draft: Draft, asked: int, *, auto: bool) -> int:
             return min(draft.work.context, longest)
         if draft.work.context > longest:
             raise PlanProblem(
-                f"--context: found {draft.work.context}; needed: at most {longest}, the longest request of the model"
+                f"--context: found {draft.work.context}; needed: at most {longest}, the longest request of the model; "
+                "where its card gives a rope scaling for more, --hf-overrides and --max-model-len in the launch"
             )
         return draft.work.context
     if draft.profile == "conservative" and "max-model-len" not in draft.planner.line.flags:
