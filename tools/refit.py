@@ -38,7 +38,8 @@ _PARTS = tuple(n / 20 for n in range(61))
 
 def _matches(cell: Cell, row: PublishedStart) -> bool:
     runner = row.runner or cell.runner
-    return cell.of(as_version(row.release), row.engine, runner, row.ranks, row.link or "?", row.capability)
+    release = as_version(row.release)
+    return cell.of(release, row.engine, runner, row.ranks, row.link or "?", row.capability, eager=row.eager)
 
 
 def of_cell(cell: Cell, rows: Iterable[PublishedStart]) -> list[PublishedStart]:

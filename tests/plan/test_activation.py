@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.plan.models import LLAMA_8B, arch
+from tests.plan.models import HYBRID_LIKE, LLAMA_8B, arch
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
@@ -231,6 +231,31 @@ def test_flashinfers_workspace_comes_with_the_first_full_graph():
     drafting = f'{small} --kv-cache-dtype fp8 --speculative-config {{"method":"mtp","num_speculative_tokens":2}}'
     assert graph_gib(drafting, gpu="RTX 5090") < 0.1
     assert graph_gib(f"{small} --kv-cache-dtype fp8", gpu="H100") < 0.1
+
+
+@pytest.mark.parametrize(
+    ("gpu", "config", "version", "halved"),
+    [
+        ("H100", LLAMA_8B, "0.22.0", False),
+        ("H200", LLAMA_8B, "0.22.0", False),
+        ("L40S", LLAMA_8B, "0.22.0", True),
+        ("RTX 5090", LLAMA_8B, "0.22.0", True),  # Qwen3-0.6B of 0.19.1: 0.27 GiB
+        ("L40S", HYBRID_LIKE, "0.22.0", False),
+        ("L40S", HYBRID_LIKE, "0.29.0", True),  # Qwen3.5-4B on an L4 of 0.29: 0.47 GiB charged
+    ],
+)
+def test_cublas_keeps_a_small_workspace_before_hopper_and_on_cards_of_12_0(gpu, config, version, halved):
+    fixed = "--max-num-batched-tokens 8192 --max-num-seqs 256 --max-cudagraph-capture-size 512"
+    layers, hidden = config["num_hidden_layers"], config["hidden_size"]
+    shared = graph_gib(fixed, version, gpu, config) - 86 * layers * 0.122 / 1024
+    assert shared == pytest.approx((0.2 + 0.063 * hidden / 1000) * (0.5 if halved else 1.0))
+
+
+def test_graphs_of_several_ranks_share_a_least_size():
+    # Four H100 of 0.19.1 with 16 captured tokens: 0.19 GiB of graphs.
+    fixed = "--max-num-batched-tokens 8192 --max-num-seqs 256 --max-cudagraph-capture-size 16"
+    one, two = graph_gib(fixed, gpu="H100"), graph_gib(f"{fixed} -tp 2", gpu="H100")
+    assert two - one == pytest.approx(0.07 - (0.2 + 0.063 * 4096 / 1000) * 16 / 512)
 
 
 @pytest.mark.parametrize(

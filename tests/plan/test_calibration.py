@@ -107,7 +107,12 @@ def test_every_start_is_of_a_kind_and_every_kind_has_a_fit():
         ("0.19.0", "H100", "--tensor-parallel-size 2", 2.075),
         ("0.19.0", "H100", "--tensor-parallel-size 8", 2.303),
         ("0.21.0", "RTX 3090", "--tensor-parallel-size 2", 0.06),
-        ("0.21.0", "RTX 5090", "--tensor-parallel-size 2", 0.18),
+        ("0.21.0", "RTX 5090", "--tensor-parallel-size 2", 0.12),
+        ("0.27.1", "RTX 3090", "VLLM_USE_V2_MODEL_RUNNER=0 --tensor-parallel-size 2", 0.28),
+        # No fused all-reduce, and so no workspace of it: GLM-5.1 on eight H200 of 0.19 and 0.20.
+        ("0.19.0", "H200", "--tensor-parallel-size 8 --enforce-eager", 0.65),
+        ("0.20.1", "H200", "--tensor-parallel-size 8 --enforce-eager", 0.65),
+        ("0.17.0", "H200", "--tensor-parallel-size 8 --enforce-eager", 1.322),
         ("0.21.0", "H100", "--pipeline-parallel-size 2", 0.07),
     ],
 )

@@ -38,6 +38,7 @@ class PublishedStart(msgspec.Struct, frozen=True, kw_only=True):
     gib: float
     derived: bool
     source: str
+    eager: bool = False
 
     @property
     def ranks(self) -> str:
@@ -61,7 +62,8 @@ class Fit(msgspec.Struct, frozen=True, kw_only=True):
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of start. None asks nothing: of `since` (first release) and `until` (first no longer), of the link, of
-    `capability` (least, and first beyond), of the runner. `unit` is GiB, or a part of the card's memory."""
+    `capability` (least, and first beyond), of the runner, of whether the launch is eager. `unit` is GiB, or a part of
+    the card's memory."""
 
     name: str
     engine: str
@@ -74,11 +76,22 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     by_ranks: bool
     unit: str
     fit: Fit | None
+    eager: bool | None = None
 
     def of(  # noqa: PLR0917
-        self, version: Version, engine: str, runner: str | None, ranks: str, link: str | None, capability: float | None
+        self,
+        version: Version,
+        engine: str,
+        runner: str | None,
+        ranks: str,
+        link: str | None,
+        capability: float | None,
+        *,
+        eager: bool,
     ) -> bool:
         """Is such a start of this kind?"""
+        if self.eager not in {None, eager}:
+            return False
         if (engine, ranks) != (self.engine, self.ranks):
             return False
         if self.since is not None and version < as_version(self.since):

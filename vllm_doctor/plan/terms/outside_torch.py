@@ -36,9 +36,6 @@ COUNTS_APART = Version((0, 6, 4))
 _NOTHING = Fit(middle=0.0, each=0.0, below=0.0, above=0.0, hosts=0, starts=0, error=None)
 # What comes on top in releases that measure what stays in one figure: tensors that the profile keeps, unnamed.
 _KEPT_BELOW, _KEPT_ABOVE = 0.1, 0.15
-# What ranks over NVLink may keep less, in GiB, where nothing is compiled: with it goes the workspace of the fused
-# all-reduce (compilation/passes, allreduce_rms). One host, eight H200 of 0.19: 0.59 where compiled starts keep 2.1.
-_EAGER = 1.5
 # GB10 and Jetson: what is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the
 # process' own host memory counts too, and while graphs are captured as well. Beside the table of token ids, which
 # follows from the launch: eight logs of GB10 and Thor, 1.0 to 4.0 GiB, one of 5.3; graphs of five, 1.3 to 1.7 times
@@ -70,8 +67,6 @@ def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | No
         unit = total_gib or (gpu.total_gib if gpu is not None else 0.0)
     middle = unit * (fit.middle + fit.each * (s.parallel.tp - 2))
     below, above = unit * fit.below, unit * fit.above
-    if s.eager and fit.middle > _EAGER:
-        below = max(below, _EAGER)
     if s.does.measures_consumed:
         return Estimate(middle + kept, below + _KEPT_BELOW, above + _KEPT_ABOVE)
     return Estimate(middle, below, above)
@@ -105,7 +100,9 @@ def _cell(s: Settings, gpu: Card | None, total_gib: float | None) -> Cell:
     capability = gpu.capability if gpu is not None else None
     runner = "V2" if s.v2_runner else "V1" if s.engine == "V1" else None
     ranks = split_starts(s.parallel.tp, s.parallel.pp)
-    return next(c for c in cells() if c.fit and c.of(s.version, s.engine, runner, ranks, link, capability))
+    # Eager ranks over NVLink have no fused all-reduce, and no workspace of it (compilation/passes, allreduce_rms).
+    asked = (s.version, s.engine, runner, ranks, link, capability)
+    return next(c for c in cells() if c.fit and c.of(*asked, eager=s.eager))
 
 
 def persistent(a: Architecture, s: Settings) -> float:
@@ -155,8 +152,10 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
         whole = capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)
         count += whole
     shared = (0.2 + 0.063 * a.hidden / 1000) * largest / 512
-    if gpu is not None and (gpu.capability or HOPPER) < HOPPER and not a.hybrid:
-        shared *= _BEFORE_HOPPER
+    if gpu is not None and not HOPPER <= (gpu.capability or HOPPER) < RTX_BLACKWELL and (s.v2_runner or not a.hybrid):
+        shared *= _SMALL_WORKSPACE
+    if s.parallel.tp > 1:
+        shared = max(shared, _LEAST_OF_RANKS)
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
     workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
     size = shared + moe + count * layers * 0.122 / 1024 + workspace
@@ -190,9 +189,15 @@ def _passing(a: Architecture, s: Settings, gpu: Card | None, whole: int) -> floa
 PEERS = "whether each card reads the other's memory (nvidia-smi topo -p2p r); --disable-custom-all-reduce settles it"
 
 
-# How much of what graphs share there is before Hopper, where cuBLAS keeps a quarter of the workspace for the stream
-# that captures. Four logs of 0.21 to 0.30 (RTX 4090 twice, one card of 23.5 GiB, A100): 0.26 to 0.53 GiB in all.
-_BEFORE_HOPPER = 0.5
+# How much of what graphs share there is where cuBLAS keeps a quarter of the workspace for the stream that captures, or
+# three eighths: before Hopper, and on cards of 12.0 (cuBLAS, cublasSetWorkspace: 32 MiB for 9.0 and 10.x, 12 for 12.x,
+# 4 otherwise). Nine logs of 0.19 to 0.30 (RTX 4090 twice, two cards of 23.5 and 47 GiB, A100, L4, RTX 5090 three
+# times); on the first runner hybrids of 0.19 and 0.22 show the whole of it.
+_SMALL_WORKSPACE = 0.5
+# The least that graphs of several ranks share, in GiB, however small the largest batch is. Five hosts with 16 captured
+# tokens log 0.13 to 0.2 of graphs in all, where one card's are as large as the rest says (0.21 to 0.27; pairs of RTX
+# 3090 and 5090 with and without peer access, four H100).
+_LEAST_OF_RANKS = 0.07
 
 # What a layer of packed integers may add to V0's graphs, in GiB, for a reason that its code does not show: a GPTQ model
 # of 80 layers logged 3.34 GiB (0.8.3, L40S) where one in 16 bits takes 0.4.
