@@ -797,3 +797,23 @@ MINIMAX = FP8_EXPERTS | {"architectures": ["MiniMaxM2ForCausalLM"], "model_type"
 )
 def test_flashinfer_asks_for_groups_of_experts(ask, flags, gpu, version, told):
     assert refused(ask(MINIMAX, flags, gpu=gpu, version=version)) == told
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("", "0.11.0", ["whether FlashInfer is installed"]),
+        ("VLLM_USE_FLASHINFER_SAMPLER=0", "0.11.0", []),
+        ("", "0.11.1", []),  # asked for or not used
+        ("", "0.8.5", []),  # the first engine, which does not ask it
+    ],
+)
+def test_flashinfer_samples_on_no_card_below_turing(ask, flags, version, told):
+    p = ask(LLAMA_8B, f"{flags} --dtype half", gpu="V100-SXM2-32GB", version=version).predict()
+    assert [one.on for one in p.settings.depends] == told
+    assert refused(ask(LLAMA_8B, "--dtype half", gpu="V100-SXM2-32GB", version=version)) == []
+
+
+def test_flashinfers_sampler_is_not_to_be_asked_for_there(ask):
+    asked = ask(LLAMA_8B, "VLLM_USE_FLASHINFER_SAMPLER=1 --dtype half", gpu="V100-SXM2-32GB", version="0.12.0")
+    assert refused(asked) == ["VLLM_USE_FLASHINFER_SAMPLER"]

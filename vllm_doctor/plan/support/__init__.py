@@ -27,6 +27,7 @@ from vllm_doctor.plan.support import (
     model,
     offloaded,
     quantized,
+    sampler,
     schemes,
     shapes,
     shared_memory,
@@ -66,6 +67,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *shapes.refusals(a, s),
         *marlin.refusals(a, s, gpu),
         *adapters.refusals(a, s),
+        *sampler.refusals(s, gpu),
     ]
     if s.kv_stored:
         refusals = [_of_checkpoint(one, s) if one.flag == "--kv-cache-dtype" else one for one in refusals]
@@ -78,7 +80,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),
         ),
-        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu), *gguf.depends(a, s)),
+        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu), *gguf.depends(a, s), *sampler.depends(s, gpu)),
     )
 
 
