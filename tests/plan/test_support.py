@@ -5,7 +5,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from tests.plan.models import DEEPSEEK_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, DSA_LIKE, GEMMA3_LIKE, GPT_OSS_20B, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.builds import has_code
@@ -215,7 +215,8 @@ def test_a_backend_of_other_cards_is_refused(ask):
     ],
 )
 def test_a_build_of_torch_that_the_launch_does_not_show_leaves_the_start_uncertain(ask, gpu, version, only):
-    p = ask(LLAMA_8B, "--dtype half --max-model-len 4096", gpu=gpu, gpus=1, version=version).predict()
+    flags = "VLLM_USE_FLASHINFER_SAMPLER=0 --dtype half --max-model-len 4096"
+    p = ask(LLAMA_8B, flags, gpu=gpu, gpus=1, version=version).predict()
     assert [only in told.detail for told in p.settings.depends] == [True] * (only is not None)
     assert only is None or (p.outcome, p.verdict, p.odds) == ("ok", "uncertain", None)
 
@@ -817,3 +818,40 @@ def test_flashinfer_samples_on_no_card_below_turing(ask, flags, version, told):
 def test_flashinfers_sampler_is_not_to_be_asked_for_there(ask):
     asked = ask(LLAMA_8B, "VLLM_USE_FLASHINFER_SAMPLER=1 --dtype half", gpu="V100-SXM2-32GB", version="0.12.0")
     assert refused(asked) == ["VLLM_USE_FLASHINFER_SAMPLER"]
+
+
+DRAFTS = '--speculative-config {"method":"ngram","num_speculative_tokens":7}'
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("--max-cudagraph-capture-size 4", "0.33.0", ["--max-cudagraph-capture-size"]),
+        ("--max-cudagraph-capture-size 8", "0.33.0", []),  # one request of a token and seven drafts
+        ("--max-cudagraph-capture-size 4 --enforce-eager", "0.33.0", []),
+        ('--max-cudagraph-capture-size 4 --compilation-config {"cudagraph_mode":"PIECEWISE"}', "0.33.0", []),
+        ('--max-cudagraph-capture-size 4 --compilation-config {"cudagraph_mode":"FULL"}', "0.33.0", []),
+        ("--cuda-graph-sizes 4", "0.11.0", []),
+        ("--max-cudagraph-capture-size 4", "0.11.1", ["--max-cudagraph-capture-size"]),
+        ("--max-num-seqs 1", "0.33.0", []),  # the size follows the sequences and their drafts
+    ],
+)
+def test_a_graph_holds_one_request_with_its_drafts(ask, flags, version, told):
+    assert refused(ask(LLAMA_8B, f"{DRAFTS} {flags}", version=version)) == told
+
+
+@pytest.mark.parametrize(
+    ("flags", "gpu", "told"),
+    [
+        ('{"indexer_kv_dtype":"mxfp4"}', "H200", ["--attention-config"]),
+        ('{"indexer_kv_dtype":"mxfp4"}', "B200", []),
+        ('{"indexer_kv_dtype":"fp8"}', "H200", []),
+    ],
+)
+def test_an_indexer_has_a_cache_of_four_bits_on_ten_alone(ask, flags, gpu, told):
+    assert refused(ask(DSA_LIKE, f"--attention-config {flags}", gpu=gpu)) == told
+
+
+def test_the_flag_of_earlier_releases_means_the_same(ask):
+    flags = '--attention-config {"use_fp4_indexer_cache":true}'
+    assert refused(ask(DSA_LIKE, flags, gpu="H200", version="0.24.0")) == ["--attention-config"]

@@ -262,6 +262,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     drafter_in_mxfp4: bool
     asks_for_heads_of_classes: bool
     routes_ungrouped_by_groups: bool
+    rounds_graphs_to_drafts: bool
+    indexer_in_four_bits_on_ten: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

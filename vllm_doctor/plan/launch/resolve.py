@@ -259,6 +259,8 @@ def resolve(  # noqa: PLR0917
         eager=captures_nothing(flags, env, version),
         timed=times_kernels(flags, env, arch.name, version),
         full_graphs=not piecewise,
+        mixed_graphs=str(modes.get("cudagraph_mode")).upper() == "FULL",
+        indexer_in_four_bits=_indexer_in_four_bits(flags),
         dtype=dtype,
         element=DTYPE_BYTES[dtype],
         quantization=quant,
@@ -339,6 +341,15 @@ def _sparse_factor(flags: Flags) -> int | None:
     except SettingError:
         return None  # it is refused for its form
     return told if isinstance(told, int) and not isinstance(told, bool) and 2 <= told <= 1000 else None
+
+
+def _indexer_in_four_bits(flags: Flags) -> bool:
+    """Asked for by its name or by the flag of the releases before (config/attention.py)."""
+    try:
+        told = flags.object("attention-config")
+    except SettingError:
+        return False  # it is refused for its form
+    return told.get("use_fp4_indexer_cache") is True or told.get("indexer_kv_dtype") == "mxfp4"
 
 
 def _step(usual: int, flags: Flags, env: dict[str, str], par: Parallel, version: Version) -> int:

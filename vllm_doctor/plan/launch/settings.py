@@ -59,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True):
     quantization: str | None
     unpacked: Unpacked = msgspec.field(default_factory=Unpacked)  # layers whose cache keeps the model's type
     full_graphs: bool = True  # graphs of whole decoding batches, where the release has them
+    mixed_graphs: bool = False  # of whole batches of any kind (cudagraph_mode FULL)
+    indexer_in_four_bits: bool = False  # --attention-config's cache of the indexer
     speculative: str | None = None
     draft_tokens: int = 0
     draft: Architecture | None = None  # of a drafter that is a separate model, where its config is known

@@ -22,6 +22,7 @@ from vllm_doctor.plan.support import (
     card,
     experts,
     gguf,
+    graph_sizes,
     items,
     marlin,
     model,
@@ -68,6 +69,8 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *marlin.refusals(a, s, gpu),
         *adapters.refusals(a, s),
         *sampler.refusals(s, gpu),
+        *graph_sizes.refusals(a, s, gpu),
+        *card.indexer(a, s, gpu),
     ]
     if s.kv_stored:
         refusals = [_of_checkpoint(one, s) if one.flag == "--kv-cache-dtype" else one for one in refusals]

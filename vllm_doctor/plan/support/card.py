@@ -232,6 +232,21 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
         yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
 
 
+def indexer(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """An indexer's cache in four bits on another card than one of 10.x."""
+    sparse = a.model_type in _INDEXED or (a.mla is not None and a.mla.indexer_top > 0)
+    capability = gpu.capability if gpu is not None and gpu.backend == "CUDA" else None
+    if not (s.indexer_in_four_bits and sparse and s.does.indexer_in_four_bits_on_ten) or capability is None:
+        return
+    if int(capability) != int(BLACKWELL):
+        found = f"the indexer's cache in four bits, on compute capability {capability}"
+        yield Refusal("--attention-config", found, "indexer_kv_dtype fp8, as unasked: four bits need 10.x")
+
+
+# Models with an indexer that are described beside latent attention (models/deepseek_v4).
+_INDEXED = frozenset({"deepseek_v4", "deepseek_v41"})
+
+
 def _met(asks: str, capability: float) -> bool:
     """Is a backend's `>=8.0`, or `9,10` of whole generations, met?"""
     least = asks.removeprefix(">=")
