@@ -30,6 +30,8 @@ FILES: dict[str, tuple[str, ...]] = {
     "traits": ("traits",),
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),
+    "drafted": ("drafted",),
+    "connectors": ("connectors",),
     "guards": ("guards",),
 }
 

@@ -40,6 +40,8 @@ SECTIONS = (
     "tokens",
     "shared_experts",
     "adapted",
+    "drafted",
+    "connectors",
     "metrics",
     "messages",
     "refusals",

@@ -8,12 +8,8 @@ attention have no cache that both could share.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from pathlib import Path
 
-import msgspec
-
-from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
@@ -27,24 +23,20 @@ _SIZE = "kv-offloading-size"
 _SERVING = ("NixlConnector", "MooncakeConnector", "OffloadingConnector")
 
 
-class _Table(msgspec.Struct, frozen=True):
-    """Connector → the first release whose class keeps kinds of layers apart, if any does."""
-
-    source: str
-    classes: dict[str, str | None]
-
-
-@cache
-def _table() -> _Table:
-    return msgspec.json.decode(Path(__file__).with_name("connectors.json").read_bytes(), type=_Table)
+def _keeps_apart(name: str, version: Version) -> bool | None:
+    """Does the release's class of this connector keep kinds of layers apart (SupportsHMA)? None where it is a plugin's,
+    where its class cannot be followed, and between two releases that disagree."""
+    table = history("connectors", "connectors")
+    if name not in table:
+        return None
+    told = set(table.around(name, version) or ("together",))
+    return told.pop() == "apart" if told in ({"apart"}, {"together"}) else None
 
 
 def _apart(connectors: Sequence[Connector], version: Version) -> bool | None:
-    """Do all of them keep kinds of layers apart? None where one is a plugin's."""
-    since = [_table().classes.get(one.name, "") for one in connectors]
-    if any(first is None or (first and version < as_version(first)) for first in since):
-        return False
-    return None if "" in since else True
+    """Do all of them keep kinds of layers apart? None where that is not known."""
+    told = [_keeps_apart(one.name, version) for one in connectors]
+    return False if False in told else None if None in told else True
 
 
 def keeps_groups(flags: Flags, connectors: Sequence[Connector], version: Version, does: Behaviour) -> bool:
@@ -103,8 +95,7 @@ def refusals(
 
 def _others(version: Version, does: Behaviour) -> str:
     """What to use instead: the connectors for serving that keep kinds of layers apart in the release."""
-    since = ((name, _table().classes[name]) for name in _SERVING)
-    found = [name for name, first in since if first and version >= as_version(first)]
+    found = [name for name in _SERVING if _keeps_apart(name, version)]
     if not found:
         return "no connector"
     option = f" with --no-{_OPTION}" if does.connector_ends_groups else ""

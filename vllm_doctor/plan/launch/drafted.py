@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 
-from vllm_doctor.knowledge.versions import Version, as_version
+from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags
@@ -17,12 +15,11 @@ from vllm_doctor.plan.model.architecture import Architecture
 _LOOKUP = "ngram-prompt-lookup"
 
 
-@cache
 def _targets(version: Version) -> tuple[str, ...]:
-    """Parts of the model types that hand a drafter their hidden states; empty where the release asks the class alone
-    (read in each release from 0.8.5 to 0.33.0)."""
-    told = json.loads(Path(__file__).with_name("eagle3_targets.json").read_text(encoding="utf-8"))
-    return tuple(next((one["names"] for one in reversed(told) if as_version(one["since"]) <= version), ()))
+    """Parts of the model types that hand a drafter their hidden states; empty where the release asks the class alone.
+    Between two releases that were read, those of both."""
+    told = history("drafted", "drafted").around("eagle3", version) or ()
+    return tuple(name for names in told for name in names.split())
 
 
 def refusals(flags: Flags, a: Architecture, method: str | None, version: Version, does: Behaviour) -> Iterator[Refusal]:

@@ -1,0 +1,67 @@
+"""What a wheel says of drafters' models and of KV connectors."""
+
+from pathlib import Path
+
+import pytest
+from releases import connectors, drafted
+from releases.wheel import read as read_wheel
+
+from tests.tools.small_wheel import wheel
+
+LISTED = """
+class SpeculativeConfig:
+    def _verify_args(self):
+        eagle3_target_supported = ["llama", "qwen"]
+        if self.method == "eagle3" and not any(x in self.model_type for x in eagle3_target_supported):
+            raise ValueError(eagle3_target_supported)
+"""
+APART = """
+class SpeculativeConfig:
+    def _verify_args(self):
+        if self.method == "eagle3" and self.target and "llama" not in self.target.hf_text_config.model_type:
+            raise ValueError
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (LISTED, "llama qwen"),
+        (LISTED.replace("eagle3_target_supported", "aux_hidden_states_supported"), "llama qwen"),
+        (APART, "llama"),
+        (APART.replace('"eagle3"', '"eagle"'), None),
+        (APART.replace("raise ValueError", "pass"), None),  # which refuses nothing
+        ("class SpeculativeConfig: ...\n", None),
+    ],
+)
+def test_the_model_types_that_a_drafter_drafts_for(tmp_path: Path, config: str, names: str | None) -> None:
+    found = drafted.read(read_wheel(wheel(tmp_path, more={"vllm/config/speculative.py": config})))
+    assert found == ({"eagle3": names} if names else {})
+
+
+PLACE = "vllm/distributed/kv_transfer/kv_connector"
+CONNECTORS = {
+    f"{PLACE}/factory.py": """
+KVConnectorFactory.register_connector("One", "vllm.distributed.kv_transfer.kv_connector.v1.one", "One")
+KVConnectorFactory.register_connector("Child", "vllm.distributed.kv_transfer.kv_connector.v1.one", "Child")
+KVConnectorFactory.register_connector("Plain", "vllm.distributed.kv_transfer.kv_connector.v1.one", "Plain")
+KVConnectorFactory.register_connector("Gone", "vllm.distributed.kv_transfer.kv_connector.v1.gone", "Gone")
+""",
+    f"{PLACE}/v1/base.py": "from abc import ABC\nclass SupportsHMA(ABC): ...\nclass KVConnectorBase_V1(ABC): ...\n",
+    f"{PLACE}/v1/one.py": """
+from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, SupportsHMA
+class One(KVConnectorBase_V1, SupportsHMA): ...
+class Child(One): ...
+class Plain(KVConnectorBase_V1): ...
+""",
+}
+
+
+def test_a_connector_keeps_kinds_of_layers_apart_where_its_class_says_so(tmp_path: Path) -> None:
+    found = connectors.read(read_wheel(wheel(tmp_path, more=CONNECTORS)))
+    assert found == {"Child": "apart", "Gone": "lost", "One": "apart", "Plain": "together"}
+
+
+def test_a_release_without_such_classes_says_nothing_of_connectors(tmp_path: Path) -> None:
+    base = {**CONNECTORS, f"{PLACE}/v1/base.py": "class KVConnectorBase_V1: ...\n"}
+    assert connectors.read(read_wheel(wheel(tmp_path, more=base))) == {}
