@@ -106,7 +106,9 @@ class RunWithFaults(RunWithPhases):
             written = read("exception-written", line.text.strip()) if line.level in _SERIOUS and line.module else None
             if written is None:
                 continue
-            link = Link(written["kind"], written.get("one") or written.get("two") or "", (), index)
+            message = written.get("one") or written.get("two") or ""
+            # The text of a KeyError is its key, as Python prints it.
+            link = Link(written["kind"], repr(message) if written["kind"] == "KeyError" else message, (), index)
             if not _is_symptom(link.kind, link.message):
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))

@@ -44,6 +44,7 @@ _DEEDS = {
     "host": "look at the host",
     "host-port": "free the host's port, or publish another",
     "hub-token": "log in with a token that the hub takes",
+    "source-build": "take the release's wheel, or repair what the compiler names",
     "build-jobs": "build with {to} jobs at most",
     "ip-local-port-range": "let the kernel give more ports: {to}",
     "hub-access": "restore access to the model's files",

@@ -96,7 +96,7 @@ def _undashed(word: str) -> str:
 
 def _is_value(word: str) -> bool:
     """A plain word: that of a mapping is refused for other reasons too."""
-    return not word.startswith(("-", "{", "["))
+    return not word.startswith((*_DASHES, "{", "["))
 
 
 def _takes_one(option: str) -> bool:

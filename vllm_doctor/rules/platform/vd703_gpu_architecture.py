@@ -118,14 +118,14 @@ def _toolkit(case: Case, fault: Fault) -> Finding:
 
 def _attention_of_ampere(case: Case, fault: Fault) -> Finding:
     """flash-attn checks the card itself (csrc/flash_attn/flash_api.cpp): no build of it runs below capability 8.0."""
-    of_encoder = any(says(file, "call-encoder-attention") for file in called(case, fault))
+    of_encoder = _of_encoder(case, fault)
     why = "FlashAttention's kernels begin at compute capability 8.0; this backend's do not"
     latent = (
         environment("VLLM_MLA_DISABLE", Direction.SET, _WITHOUT_MLA, to="1")
         if case.has_env("VLLM_MLA_DISABLE")
         else None
     )
-    checked = _checked(case, fault) if of_encoder else (other_attention(case, fault, why, first="TRITON_ATTN"),)
+    checked = _checked(case, fault) if of_encoder else (other_attention(case, fault, why, first=_BEFORE_AMPERE),)
     return finding(
         RULE,
         title="FlashAttention does not run on a GPU older than Ampere",
@@ -134,6 +134,12 @@ def _attention_of_ampere(case: Case, fault: Fault) -> Finding:
         changes=(*checked, latent),
         refute="the GPU has compute capability 8.0 or more (nvidia-smi --query-gpu=name,compute_cap --format=csv)",
     )
+
+
+def _of_encoder(case: Case, fault: Fault) -> bool:
+    """The encoder's own attention, or the flash-attn package: vLLM's backends for text use a copy of their own."""
+    package = any(says(file, "call-flash-attn-package") for file in fault.files)
+    return package or any(says(file, "call-encoder-attention") for file in called(case, fault))
 
 
 def _unasked(case: Case, fault: Fault) -> Finding:
@@ -265,6 +271,8 @@ def _build(case: Case) -> Change | None:
 
 
 _WITHOUT_MLA = "a model with latent attention (DeepSeek) then takes plain attention, with a larger KV cache"
+# Triton's from V1 on; before it xFormers'.
+_BEFORE_AMPERE = ("TRITON_ATTN", "XFORMERS")
 _PINNED = "pip show -v vllm | grep -i flashinfer; pip install -U flashinfer-python"
 _ARCHITECTURES = "python -c 'import torch; print(torch.cuda.get_arch_list(), torch.cuda.get_device_capability())'"
 
@@ -295,7 +303,7 @@ def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
             if case.effective("quantization") is not None
             else set_flag(case, "model", None, Direction.CHANGE, f"{why}: use weights in int8, AWQ or GPTQ instead"),
         )
-    if any(says(file, "call-encoder-attention") for file in called(case, fault)):
+    if _of_encoder(case, fault):
         why = "torch's attention for the image encoder has no such limit"
         return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
     return other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()

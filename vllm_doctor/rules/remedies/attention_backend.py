@@ -33,10 +33,10 @@ _FILE_OF = (
 
 
 def other_attention(
-    case: Case, fault: Fault, why: str, *, not_triton: bool = False, first: str | None = None
+    case: Case, fault: Fault, why: str, *, not_triton: bool = False, first: tuple[str, ...] = ()
 ) -> Change | None:
     """The next attention backend that this card and model can use; `not_triton` where Triton itself is what fails,
-    `first` is the one that is known to do what was asked.
+    `first` are those that are known to do what was asked.
 
     Where the release names those that pass its checks, only one of them is offered; None where there is no other, as
     where vLLM has asked each of them.
@@ -53,7 +53,7 @@ def other_attention(
         return _other_latent(case, fault, why, said)
     if any(says(f, "call-of-rocm-triton-attention") for f in called(case, fault)):
         return _without_triton(case, why)
-    candidates = (*((first,) if first is not None else ()), *_candidates(case, fault, said))
+    candidates = (*first, *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention", "call-of-vendors-model") for f in called(case, fault)):
         return None  # the platform, or the model, has this one alone
     if says(fault.crash.root.frames[-1].file if fault.crash and fault.crash.root.frames else "", "call-of-encoder"):

@@ -46,10 +46,17 @@ _REASON = 12
 _FEW = 4
 
 
-def fewer_build_jobs(fault: Fault) -> Change | None:
-    """A build of many files at once is most often ended by the kernel, for its memory; the variable is setup.py's."""
+def built_again(case: Case, fault: Fault) -> Change | None:
+    """A build of many files at once is most often ended by the kernel, for its memory; the variable is setup.py's. An
+    error in the code or in a header is met by every number of jobs."""
     if "build-step-failed" not in fault.ids:
         return None
+    said = compiler_line(case, fault)
+    if said and not says(said[0].excerpt, "compiler-ended"):
+        why = (
+            "the compiler's line names what this source and this host's toolkit lack of each other; a wheel is compiled"
+        )
+        return thing(ChangeKind.OS, "source-build", Direction.CHANGE, why, command="pip install vllm")
     jobs = fault.fields("build-step-failed").get("jobs")
     few = min(_FEW, max(1, int(jobs) // 2)) if jobs else _FEW
     at_once = f" ({jobs} ran at once)" if jobs else ""

@@ -122,7 +122,7 @@ def _of_its_file(case: Case, file: str) -> Change | None:
 
 def _of_place(case: Case, fault: Fault, place: VllmPart) -> Change | None:
     if "attention-backend" in place.options and place.direction is Direction.CHANGE:
-        return other_attention(case, fault, place.why, first=place.to)
+        return other_attention(case, fault, place.why, first=(place.to,) if place.to else ())
     name = next((o for o in place.options if place.kind != "flag" or o == "model" or is_option(case, o)), None)
     to = value_of_sentence(place.to)
     match place.kind:
