@@ -74,6 +74,7 @@ _DEEDS = {
     "old-process": "stop the process that an earlier run left",
     "program": "put the program back, or correct its path in the unit",
     "interpreter": "start it with the Python of the environment that has vLLM",
+    "ports-holder": "end what holds the ports of this host, if nobody needs it",
     "port-holder": "stop the program that holds the port, if nobody needs it",
     "operating-system": "run vLLM on Linux",
     "orphaned-engine": "stop the orphaned engine",

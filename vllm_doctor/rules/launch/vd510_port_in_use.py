@@ -70,7 +70,7 @@ def _none_free(case: Case, fault: Fault) -> Finding:
         changes=(
             thing(
                 ChangeKind.OS,
-                "port-holder",
+                "ports-holder",
                 Direction.STOP,
                 "a process that opens connections and does not close them, or many servers, holds these ports",
                 command="ss -s; ss -tanp | awk '{print $1, $6}' | sort | uniq -c | sort -n | tail",
