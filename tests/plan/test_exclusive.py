@@ -40,6 +40,12 @@ GUESSED = '--speculative-config {"method":"ngram","num_speculative_tokens":3}'
             "-dp 2 --nnodes 2 --data-parallel-backend mp",
         ),
         (LLAMA_8B, "-tp 4 --nnodes 3", "--nnodes", "-tp 4 --nnodes 2"),
+        (
+            LLAMA_8B,
+            "-tp 4 --nnodes 2 --distributed-executor-backend ray",
+            "--nnodes",
+            "-tp 4 --nnodes 2 --distributed-executor-backend mp",
+        ),
         (LLAMA_8B, "-tp 4 --nnodes 2 --node-rank 2", "--node-rank", "-tp 4 --nnodes 2 --node-rank 1"),
         (
             MOE,

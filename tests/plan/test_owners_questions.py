@@ -99,6 +99,15 @@ def test_a_release_without_nnodes_is_not_advised_to_take_it(told):
     assert "nnodes" not in advised
 
 
+def test_hosts_that_ray_finds_itself_are_not_named(told):
+    launch = ("--", "vllm", "serve", "m", "--nnodes", "2", "-tp", "8", "--distributed-executor-backend", "ray")
+    _, text = told(LLAMA_8B, "--gpus", "8", *launch)
+    assert "refused  --nnodes: found 2; needed: 1 with Ray" in text
+    advised = text.partition("  run ")[2].partition("  holds ")[0]
+    assert "--tensor-parallel-size 8" in advised
+    assert "nnodes" not in advised
+
+
 def test_all_cards_are_used_where_a_workload_needs_them(told):
     work = ("--gpus", "8", "--context", "32k", "--concurrency")
     _, text = told(LLAMA_70B, *work, "30")

@@ -48,6 +48,11 @@ def refusals(
     rank, launcher = flags.int("data-parallel-rank", 0, -(10**5), 10**5), flags.text("distributed-executor-backend")
     if does.bounds_data_parallel_rank and par.dp > 1 and not 0 <= rank < par.dp and launcher != "external_launcher":
         yield Refusal("--data-parallel-rank", str(rank), f"from 0 to {par.dp - 1}: ranks are counted from 0")
+    hosts = flags.int("nnodes", 1, 1, 10**5)
+    if hosts > 1 and launcher == "ray":  # config/parallel.py, since there is such an option
+        yield Refusal(
+            "--nnodes", str(hosts), "1 with Ray, which spreads the ranks itself, or --distributed-executor-backend mp"
+        )
     transfer = flags.object("kv-transfer-config")
     grows = "expandable_segments:True" in env.get("PYTORCH_CUDA_ALLOC_CONF", "")
     pinned = flags.on("enable-sleep-mode", default=False) or flags.on("enable-cumem-allocator", default=False)

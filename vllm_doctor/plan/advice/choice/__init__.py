@@ -106,7 +106,8 @@ def _mended(planner: Planner) -> Planner:
     refused = {r.flag.lstrip("-") for r in (*planner.settings().refusals, *planner.line.refusals)}
     if refused & _SPLITS:
         refused |= _SPLITS  # each is checked against the other
-    if all(r.flag != "--nnodes" for r in planner.line.refusals):
+    by_ray = planner.line.flags.get("distributed-executor-backend") == "ray"
+    if not by_ray and all(r.flag != "--nnodes" for r in planner.line.refusals):
         refused -= {"nnodes"}  # the release has it: more ranks are the answer, which the search looks for
     if not refused & planner.line.flags.keys() and not planner.line.refusals:
         return planner
