@@ -240,7 +240,7 @@ def indexer(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]
         return
     if int(capability) != int(BLACKWELL):
         found = f"the indexer's cache in four bits, on compute capability {capability}"
-        yield Refusal("--attention-config", found, "indexer_kv_dtype fp8, as unasked: four bits need 10.x")
+        yield Refusal("--attention-config", found, "indexer_kv_dtype fp8, the default: four bits need 10.x")
 
 
 # Models with an indexer that are described beside latent attention (models/deepseek_v4).
