@@ -221,3 +221,10 @@ def test_a_small_share_is_raised_to_one_that_holds_something(share: str, model: 
     launch = f"vllm serve example/{model} --gpu-memory-utilization {share} --enforce-eager"
     found = _found(launch, "ValueError: No available memory for the cache blocks.")
     assert (_changes(found)[0].name, _changes(found)[0].after) == ("gpu-memory-utilization", value)
+
+
+def test_a_diffusion_engine_reads_no_share_of_the_card() -> None:
+    path = PACKAGES.replace("/vllm/", "/vllm_omni/") + "diffusion/diffusion_engine.py"
+    calls = (f'  File "{path}", line 301, in _wait', "    result = reader.recv()")
+    found = _found("Traceback (most recent call last):", *calls, OOM)
+    assert (found.code, [change.name for change in _changes(found)]) == ("VD208", ["request", "enable-cpu-offload"])

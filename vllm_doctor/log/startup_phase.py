@@ -101,6 +101,10 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
                 "process_weights_after_loading",
                 "create_weights",
                 "reload_weights",
+                # Adapters' slots are made for every module as the model is loaded (lora/models.py).
+                "create_lora_manager",
+                "_create_lora_modules",
+                "create_lora_weights",
             }
         ),
     ),

@@ -11,6 +11,7 @@ from statistics import mode
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import pattern
+from vllm_doctor.log.read.frame import unframed
 
 # What a page makes of the quotation marks and blanks that a program wrote.
 _TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
@@ -78,7 +79,9 @@ def unwrapped(raw: Sequence[str]) -> list[str]:
 
     So the number of every line stays. A text that is not broken is returned as it is.
     """
-    return _sentences(_unwrapped(raw), raw)
+    bare, width = unframed(raw)
+    whole = _unwrapped(bare) if width is None else _joined(bare, width, width, terminal=False, longest=width)
+    return _sentences(whole, bare)
 
 
 def _unwrapped(raw: Sequence[str]) -> list[str]:

@@ -1,14 +1,15 @@
 """VD201: a step at run time asked for more than the KV cache and everything else had left."""
 
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Severity
+from vllm_doctor.records.verdict import Cause, Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs, unmeasured_kernel
 from vllm_doctor.rules.gates.sleep import maps_again, wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.diffusion import diffuses, fit
 from vllm_doctor.rules.remedies.own_pool import smaller_own_pool
 from vllm_doctor.rules.remedies.prompt_items import items_of_step
 from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens, tensor
@@ -31,6 +32,8 @@ def judge(case: Case) -> Outcome:
         return Clear("a prefill kernel asked for memory that was not measured at start")
     if oom.torch is not None and oom.torch.fragmented:
         return Clear("the memory was free, but fragmented")
+    if diffuses(oom):
+        return _of_diffusion(case, oom)
     named = tensor(case, oom.torch)
     if named is not None and named.option == "max-num-batched-tokens":
         return Clear("the tokens of one step explain the size of the tensor that failed")
@@ -50,6 +53,20 @@ def judge(case: Case) -> Outcome:
             fewer_sequences(case, oom.torch) if named is not None and named.option == "max-num-seqs" else None,
         ),
         refute="the same requests fail with gpu_memory_utilization lower by 0.1",
+    )
+
+
+def _of_diffusion(case: Case, oom: Oom) -> Finding:
+    return finding(
+        RULE,
+        title="A diffusion request does not fit beside the model",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        cause=Cause.OTHER,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=fit(oom),
+        refute="a request of one small picture fails in the same call",
     )
 
 

@@ -7,6 +7,8 @@ from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.deaths import START_FAILED
+from vllm_doctor.rules.gates.device import platform
 from vllm_doctor.rules.gates.full_to_budget import full_to_budget
 from vllm_doctor.rules.gates.out_of_memory import (
     EXHAUSTED,
@@ -20,6 +22,7 @@ from vllm_doctor.rules.gates.out_of_memory import (
 )
 from vllm_doctor.rules.gates.profile_run import in_model, too_large_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.diffusion import diffuses, fit
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share, smaller_own_pool
 from vllm_doctor.rules.remedies.refused_memory import of_driver, of_pool, pool_status
@@ -32,8 +35,8 @@ from vllm_doctor.rules.say import finding
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
 _OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program"})
 
-# What V1 says of a start alone, in the lines around the error, and how many those are.
-_START_FAILED, _AROUND = frozenset({"engine-core-failed", "engine-init-failed"}), 400
+# Lines around the error in which an engine says that its start failed.
+_AROUND = 400
 
 _IF_CACHE = "if the KV cache stood: the steps after it work in the memory that gpu_memory_utilization leaves free"
 _IN_START = "GPU memory ran out in the start; the log does not show in which step"
@@ -80,12 +83,17 @@ def judge(case: Case) -> Outcome:
     limits = of_pool(case, status) if status else of_driver(case, oom.torch) if refused else ()
     # Each with its condition: the reader knows whether the server had been ready.
     open_ = not (placed or refused or oom.fault.at_end)
-    starting = open_ and _starts(oom)
+    by_share = sizes_by_share(case) and not diffuses(oom)
+    neuron = open_ and platform(case) == "neuron" and not oom.run.served()
+    starting = open_ and (_starts(oom) or neuron)
     return finding(
         RULE,
         title=_POOL if status else _IN_START if starting else _title(oom, forward=forward, refused=refused),
         detail=_BY_STEP if open_ else "",
-        phase=Phase.STARTUP_PROFILE
+        # Neuron's runtime takes memory as weights, cache and programs are loaded: a step brings nothing of its own.
+        phase=Phase.STARTUP_WEIGHTS
+        if neuron
+        else Phase.STARTUP_PROFILE
         if starting
         else Phase.RUNTIME_LEAK_OR_FRAGMENTATION
         if status
@@ -103,11 +111,12 @@ def judge(case: Case) -> Outcome:
             *(lighter(case) if refused and not status and too_large_by_name(case) is not None else ()),
             *limits,
             *smaller_own_pool(case),
-            fewer_tokens(case, oom.torch, measuring=False) if forward else None,
+            *(fit(oom) if diffuses(oom) else ()),
+            fewer_tokens(case, oom.torch, measuring=False) if forward and not diffuses(oom) else None,
             lower_utilization(case, oom.torch, _IF_CACHE if starting else _IF_SERVING if forward or open_ else _ON_TOP)
-            if not (open_ and _lacks_much(oom.torch)) and not refused
+            if not (open_ and _lacks_much(oom.torch)) and not refused and not diffuses(oom)
             else None,
-            fewer_tokens(case, oom.torch, measuring=False) if (after_kv or open_) and sizes_by_share(case) else None,
+            fewer_tokens(case, oom.torch, measuring=False) if (after_kv or open_) and by_share else None,
             stop_others(case, "memory of another process is not available to this service")
             if outside or (refused and refused_at_first(oom.torch))
             else None,
@@ -121,7 +130,7 @@ def judge(case: Case) -> Outcome:
 
 def _starts(oom: Oom) -> bool:
     """Does V1 say around the error that the engine did not come up? Then no server had been ready."""
-    told = (death.index for death in oom.run.deaths if death.id in _START_FAILED)
+    told = (death.index for death in oom.run.deaths if death.id in START_FAILED)
     return not oom.run.served() and any(abs(at - oom.fault.index) <= _AROUND for at in told)
 
 

@@ -3,6 +3,8 @@
 from vllm_doctor.log.match import Hit, read
 from vllm_doctor.log.root_cause import AnalysedRun
 
+# What V1 engines, and vllm-omni's of several stages, say of a start alone.
+START_FAILED = frozenset({"engine-core-failed", "engine-init-failed", "orchestrator-failed"})
 # Messages that name the signal by a word.
 _NAMED = {
     "shell-killed": "9",

@@ -48,6 +48,8 @@ def _cpu_cache(case: Case) -> Iterator[HostClaim]:
     now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
     if now is None and said is not None:
         now = float(said.fields.get("size") or _CPU_CACHE)
+    if now is None and run is not None and run.first("cpu-blocks") is not None:
+        now = float(_CPU_CACHE)
     to = max(1, int(now / 2)) if now else _CPU_CACHE
     why = "each rank takes this many GiB of the host for its KV cache, beside its part of the weights"
     size = (
@@ -116,6 +118,8 @@ def _swaps(case: Case) -> bool:
 
 
 def _swap(case: Case, ranks: int) -> Iterator[HostClaim]:
+    if on_cpu(case):
+        return  # the CPU build makes no second pool (executor/cpu_executor.py)
     asked = case.number("swap-space")
     warned = case.run.first("swap-too-large") if case.run is not None else None
     if warned is not None:

@@ -61,8 +61,8 @@ def on_cpu(case: Case) -> bool:
     run = case.run
     if run is None:
         return False
-    if run.first("cpu-kv-too-large", "cpu-kv-none") is not None:
-        return True  # the CPU build's own refusal, whatever card the host has
+    if run.first("cpu-kv-too-large", "cpu-kv-none", "cpu-blocks") is not None:
+        return True  # the CPU build's own words, whatever card the host has
     told = run.first("platform-name")
     if told is not None:
         return told.fields["platform"].lower() == "cpu"

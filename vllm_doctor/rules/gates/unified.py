@@ -17,6 +17,8 @@ _CUDA = frozenset({"cuda", "rocm", "hip"})
 def shares_memory(case: Case) -> bool:
     """Has the card no memory of its own? False where nothing names it, and its size leaves it open."""
     name = _name(case)
+    if _of_a_jetson(case):
+        return True
     if name or case.total_gib is None:
         return unified_by_name(name)
     return _of_torchs_cuda(case) and unified_by_size(case.total_gib)
@@ -34,8 +36,12 @@ def _of_torchs_cuda(case: Case) -> bool:
 
 
 def is_named(case: Case) -> bool:
-    """Does anything name the card?"""
-    return bool(_name(case))
+    """Does anything name the card, or does the driver that only one kind of board has speak?"""
+    return bool(_name(case)) or _of_a_jetson(case)
+
+
+def _of_a_jetson(case: Case) -> bool:
+    return case.run is not None and case.run.first("tegra-no-memory") is not None
 
 
 def _name(case: Case) -> str:

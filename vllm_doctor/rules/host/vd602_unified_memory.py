@@ -79,7 +79,7 @@ def _refused(case: Case) -> Outcome | None:
         else "The NVIDIA driver found no free memory; the log does not name the GPU",
         severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
         # A card with memory of its own refuses it to the process that asks, and that process says so.
-        confidence=Confidence.LIKELY if named or _stopped_loaded(case) else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if named or _stopped_loaded(case) or _stalled(case) else Confidence.POSSIBLE,
         evidence=(said, *(case.line(h.index) for h in (run.deaths[:1] if run is not None else ()))),
         changes=(
             lower_utilization(case, None, why if named else f"if GPU and host share their memory, {why}"),
@@ -99,11 +99,18 @@ def _stopped_loaded(case: Case) -> bool:
     return run.reached() not in {None, StartupPhase.CONFIG, StartupPhase.DEVICE}
 
 
+def _stalled(case: Case) -> bool:
+    """Does an engine that had served stand still, with requests that run?"""
+    return case.run is not None and case.run.served() and bool(case.run.stalled)
+
+
 def _said_by_the_driver(case: Case) -> Evidence | None:
-    """From the log's lines; from the kernel's, or where nothing names the card, only if the service did not go on."""
+    """From the log's lines; from the kernel's, or where nothing but a Jetson's own driver names the card, only if the
+    service did not go on."""
     run = case.run
     well = run is not None and run.served() and run.root is None and not run.deaths and not run.stalled
-    if run is not None and (hit := run.first("driver-no-memory")) is not None and (shares_memory(case) or not well):
+    hit = run.first("driver-no-memory", *(() if well else ("tegra-no-memory",))) if run is not None else None
+    if hit is not None and (shares_memory(case) or not well):
         return case.line(hit.index)
     told = said_since(case, "driver-no-memory") if not well else ()
     return Evidence("kernel log", f"line {told[-1].number}", told[-1].text, told[-1].at) if told else None

@@ -65,7 +65,7 @@ def _of_metal(case: Case) -> tuple[Change | None, ...]:
     told = case.env(_METAL_SHARE)
     now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
     if now is None or now - _LESS < _LEAST:
-        return (others,)
+        return (others, smaller_model(case))
     share = "vllm-metal takes this share of the memory that macOS lends the GPU; a step works in the rest"
     to = round(now - _LESS, 2)
     return (environment(_METAL_SHARE, Direction.LOWER, share, to=to, before=now), others)

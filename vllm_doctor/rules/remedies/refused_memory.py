@@ -13,6 +13,8 @@ from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 _ONE_BLOCK = 4 * GIB
 # Lines around the error in which the pool may speak.
 _BESIDE = 8
+# Windows' driver counts all memory of a card; Linux' keeps a part of it for itself (23.64 of 24).
+_ALL_OF_IT = frozenset(size * GIB for size in (6, 8, 10, 11, 12, 16, 20, 24, 32))
 _TTM = "cat /sys/module/ttm/parameters/pages_limit; grep . /sys/class/drm/card*/device/mem_info_*_total"
 _WSL = "dmesg | grep -i dxgk | tail; free -g"
 _DRIVER = "sudo dmesg | grep -iE 'xe |i915|amdgpu' | tail"
@@ -23,7 +25,7 @@ def of_driver(case: Case, torch: TorchOom | None) -> tuple[Change | None, ...]:
     if torch is None:
         return ()
     if torch.backend == "CUDA":
-        return _wsl(case)
+        return _wsl(case, torch)
     if torch.backend == "HIP":
         return _amd(case)
     return _intel(torch) if torch.backend == "XPU" else ()
@@ -67,11 +69,12 @@ def _amd(case: Case) -> tuple[Change | None, ...]:
     )
 
 
-def _wsl(case: Case) -> tuple[Change | None, ...]:
+def _wsl(case: Case, torch: TorchOom) -> tuple[Change | None, ...]:
     """Windows backs what WSL takes of the GPU with memory of its own, of which WSL's page cache keeps what the weights
     were read into; what can be had lies below what the driver calls free (microsoft/WSL 41176 and 41285)."""
     run = case.run
-    if run is None or run.first("not-pinned", "wsl-named") is None:
+    told = run is not None and run.first("not-pinned", "wsl-named") is not None
+    if not told and torch.total not in _ALL_OF_IT:
         return ()
     pages = (
         "if Windows shows little memory free: set autoMemoryReclaim=dropCache under [experimental] of .wslconfig, or a "

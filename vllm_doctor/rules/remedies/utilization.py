@@ -196,9 +196,10 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
 
 
 def pass_free_memory_check(case: Case, short: Shortage) -> Change | None:
-    """The largest value that passes the check as things are; None where no model and KV cache would fit the budget."""
+    """The largest value that passes the check as things are; None where no model and KV cache would fit the budget, or
+    not this one, by the weights that it took or that its name counts."""
     fraction = math.floor((short.free + short.shared - MARGIN_GIB) / short.total * 100) / 100
-    weights = case.weights_gib
+    weights = case.weights_gib or least_weights(case)
     budget = fraction * short.total
     if budget < min(SMALLEST_GIB, short.want / 2) or (weights is not None and budget <= weights):
         return None

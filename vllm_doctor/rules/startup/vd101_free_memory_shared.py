@@ -6,10 +6,12 @@ from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage, shortage
+from vllm_doctor.rules.gates.profile_run import too_large_by_name
 from vllm_doctor.rules.gates.unified import PAGES_OF_FILES, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.utilization import pass_free_memory_check
+from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib
 
 
@@ -62,9 +64,14 @@ def _finding(case: Case, short: Shortage) -> Finding:
                 "engine of an earlier run",
             ),
             pass_free_memory_check(case, short),
+            *(lighter(case) if too_large_by_name(case) is not None else ()),
         ),
         refute=f"{maker_tool(case).name} shows no process on this GPU, and its memory is free just before the start",
     )
 
 
-RULE = rule("VD101", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
+RULE = rule(
+    "VD101",
+    reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS, Signal.MODEL_CONFIG}),
+    judge=judge,
+)

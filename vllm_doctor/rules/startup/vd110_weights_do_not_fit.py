@@ -10,11 +10,13 @@ from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.deaths import START_FAILED
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
 from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.diffusion import OFFLOAD, diffuses
 from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
 from vllm_doctor.rules.say import finding, gib, set_flag
 
@@ -27,9 +29,6 @@ _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
 _MOSTLY = 0.8
 # Lines of XLA's list of what a program needs.
 _LISTED = 14
-# What V1 engines say of a start alone.
-_START_FAILED = frozenset({"engine-core-failed", "engine-init-failed"})
-
 # Devices whose memory is not mapped from the host: vLLM's offload of weights needs CUDA or ROCm.
 _NO_OFFLOAD = frozenset({"device-oom-xla", "device-oom-neuron", "device-oom-habana"})
 
@@ -82,8 +81,9 @@ def judge(case: Case) -> Outcome:
                 "keeps this many GiB of weights in host memory; every step then waits for transfers over PCIe"
                 + _beside_v1_runner(case),
             )
-            if not oom.fault.ids & _NO_OFFLOAD
+            if not oom.fault.ids & _NO_OFFLOAD and not diffuses(oom)
             else None,
+            OFFLOAD if diffuses(oom) else None,
         ),
         refute=f"{maker_tool(case).name} shows another process on this GPU while the weights load",
     )
@@ -141,7 +141,7 @@ def _full_at_start(oom: Oom) -> bool:
     torch = oom.torch
     if torch is None or torch.total is None or torch.allocated is None or torch.private_pools is not None:
         return False
-    failed = any(d.id in _START_FAILED and d.index >= oom.fault.index for d in oom.run.deaths)
+    failed = any(d.id in START_FAILED and d.index >= oom.fault.index for d in oom.run.deaths)
     return failed and torch.allocated > HIGHEST_UTILIZATION * torch.total
 
 
