@@ -7,6 +7,7 @@
     tools/release.py bodies OLD_WHEEL WHEEL    # the functions to read again, line by line
     tools/release.py spans                     # wordings that did not change reach the newest release
     tools/release.py history [--check]         # the files that the package reads
+    tools/release.py said WHEEL...             # which function says which sentence, of one more release or again
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -21,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from releases import cited, history, read, refusals, report, store
+from releases import cited, history, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -68,6 +69,7 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
     file = store.path(wheel.version, folder)
     earlier, kept = store.before(wheel.version, folder), store.load(wheel.version, folder)
     wrote = store.write(file, store.dumps(release))
+    said_by.merge([wheel], made.parent / said_by.FILE.name)
     histories = history.write(folder, made)
     state = "written" if wrote else "says so already"
     print(f"vLLM {wheel.version}: {file.name} {state}, {len(histories)} history files changed")
@@ -259,6 +261,17 @@ def _wording(found: object) -> object:
     return found.get("as") if isinstance(found, dict) else None
 
 
+def said(places: Sequence[Path], file: Path = said_by.FILE) -> int:
+    """Write which function says which sentence, of these releases too; 2 for what is no wheel of vLLM."""
+    try:
+        rows = said_by.merge((read_wheel(place) for place in places), file)
+    except WheelError as problem:
+        print(f"release: {problem}", file=sys.stderr)
+        return 2
+    print(f"{file.name}: {rows} rows")
+    return 0
+
+
 def check_history() -> int:
     """0 where the history files follow from the releases."""
     stale = [n for n, text in history.texts().items() if _text(history.FOLDER / f"{n}.json") != text]
@@ -285,6 +298,8 @@ def main(argv: list[str] | None = None) -> int:
     read_again = commands.add_parser("bodies", help="the functions to read again, in two wheels or folders")
     read_again.add_argument("before", type=Path)
     read_again.add_argument("after", type=Path)
+    sentences = commands.add_parser("said", help="which function says which sentence")
+    sentences.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
     commands.add_parser("history", help="write the files that the package reads").add_argument(
         "--check", action="store_true"
@@ -299,6 +314,8 @@ def main(argv: list[str] | None = None) -> int:
             return diff(given.before, given.after)
         case "bodies":
             return bodies(given.before, given.after)
+        case "said":
+            return said(given.wheels)
         case "spans":
             return spans()
         case _:

@@ -39,10 +39,10 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `kind`: cause (a fault says so itself), consequence (of a fault before it), symptom (something is wrong; why is not
     said), benign (of a run that is well, or of none). `phase`: the start-up phase that it shows to be reached; `stops`:
-    it begins an orderly end; `defers`: it says that a call failed and leaves the reason to a line before it. `process`
-    is who was seen to write it, empty where nobody signed it. `fields` has the unit of each figure, or `number` or
-    `text`. `place`: where in the text the regex must match.
-    `own_log`: the command that prints the log of the process whose end a keeper (systemd, the kubelet) tells of.
+    it begins an orderly end; `defers`: it says that a call failed and leaves the reason to a line before it; `heads`:
+    to the lines below it. `process` is who was seen to write it, empty where nobody signed it. `fields` has the unit of
+    each figure, or `number` or `text`. `place`: where in the text the regex must match. `own_log`: the command that
+    prints the log of the process whose end a keeper (systemd, the kubelet) tells of.
     """
 
     id: str
@@ -55,6 +55,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: str = ""
     stops: bool = False
     defers: bool = False
+    heads: bool = False
     process: str = ""
     fields: dict[str, str] = {}
     near_misses: tuple[str, ...] = ()
@@ -129,6 +130,12 @@ def of_exceptions(kind: MessageKind) -> tuple[str, ...]:
 def deferring() -> tuple[str, ...]:
     """The messages that leave the reason to a line before them."""
     return tuple(m.id for m in messages() if m.defers)
+
+
+@cache
+def headings() -> frozenset[str]:
+    """Messages below which the reason stands."""
+    return frozenset(m.id for m in messages() if m.heads)
 
 
 @cache

@@ -8,6 +8,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
 from vllm_doctor.log.faults_of_run import IMPORTS, RunWithFaults, fetches
 from vllm_doctor.log.match import anchors, of_exceptions, says
+from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class AnalysedRun(RunWithFaults):
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
-        return min(told or first, key=lambda f: f.index, default=None)
+        root = min(told or first, key=lambda f: f.index, default=None)
+        return None if root is None else with_its_call(root, self.version or self.told_version)
 
     @cached_property
     def refused(self) -> Fault | None:

@@ -10,6 +10,7 @@ from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.sentence_call import last_to_say
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
@@ -174,17 +175,28 @@ class Case:
         parsed = versions.parse_version(text) if text else None
         return parsed if parsed is not None and parsed.release[:2] >= (0, 2) else None
 
+    @cached_property
+    def _last_to_say(self) -> Version | None:
+        root = self._run.root if self._run is not None else None
+        return last_to_say(root) if root is not None else None
+
+    @property
+    def release(self) -> Version:
+        """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
+        that raises in the words of what failed, else the newest known."""
+        return self.version or self._last_to_say or versions.newest_known()
+
     def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:
         """What this version knows of an option; None where it has none of that name, or where that is not known.
 
-        Without a version the newest that was read stands in, or `until`: the last one that writes what the log says.
+        Without a version `release` stands in, or `until`: the last one that writes what the log says.
         """
-        fact = versions.flag(name, self.version or until or versions.newest_known())
+        fact = versions.flag(name, self.version or until or self.release)
         return fact if fact is not None and fact.exists else None
 
     def has_env(self, name: str) -> FlagFact | None:
         """What this version knows of an environment variable that it reads; otherwise as `has_flag`."""
-        fact = versions.env(name, self.version or versions.newest_known())
+        fact = versions.env(name, self.release)
         return fact if fact is not None and fact.exists else None
 
     @property
@@ -196,7 +208,7 @@ class Case:
         printed = self._printed_utilization
         if printed is not None:
             return printed, "the log"
-        at = self.version or versions.newest_known()
+        at = self.release
         return versions.default_utilization(at), f"the default of vLLM {at}"
 
     @cached_property

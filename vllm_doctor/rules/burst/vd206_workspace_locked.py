@@ -49,7 +49,7 @@ def _flashinfer(case: Case, root: Fault) -> Finding:
     """FlashInfer's own buffer, whose size a variable sets in the releases that have it."""
     fields = root.fields("flashinfer-workspace")
     asked, size = int(fields["asked"]), int(fields.get("size", 0))
-    fact = versions.env(_VARIABLE, case.version or versions.newest_known())
+    fact = versions.env(_VARIABLE, case.release)
     # What the buffer has where nothing is set, in bytes.
     default = fact.default if fact is not None and isinstance(fact.default, int) else 0
     why = f"vLLM makes FlashInfer's buffer once, with this many bytes; FlashInfer asked for {asked} and had {size} left"

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import headings
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
@@ -30,11 +31,14 @@ def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
 
 
 def shown(case: Case, fault: Fault, *ids: str) -> tuple[Evidence, ...]:
-    """The first line of each of these messages in the fault."""
-    seen: dict[int, None] = {}
+    """The first line of each of these messages in the fault; one that only heads its reason after those."""
+    seen: dict[int, bool] = {}
     for wanted in ids:
-        seen.update({h.index: None for h in fault.hits if h.id == wanted and h.index not in seen})
-    return tuple(case.line(i) for i in sorted(seen)[:3]) or (exception_line(case, fault),)
+        for hit in fault.hits:
+            if hit.id == wanted:
+                seen.setdefault(hit.index, wanted in headings())
+    first = sorted(seen, key=lambda i: (seen[i], i))
+    return tuple(case.line(i) for i in first[:3]) or (exception_line(case, fault),)
 
 
 def exception_line(case: Case, fault: Fault) -> Evidence:

@@ -58,7 +58,7 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
     except ValueError:
         parts = words.split()
     options = tuple(dict.fromkeys(w.partition("=")[0].lstrip("-") for w in parts if w.startswith("-")))
-    at = case.version or versions.newest_known()
+    at = case.release
     known = tuple(o for o in options if (fact := versions.flag(o, at)) is not None and fact.exists is not True)
     unknown = tuple(o for o in options if o not in known)
     # What follows an option is its value; only what stands before the first one was meant as a word of its own.
@@ -125,7 +125,7 @@ def _of_launch(launch: Launch, at: Version | None) -> RefusedOptions | NotHere |
 
 def option_history(case: Case, option: str) -> str:
     """In which releases an option exists, in words."""
-    fact = versions.flag(option, case.version or versions.newest_known())
+    fact = versions.flag(option, case.release)
     if fact is None:
         return "no release has it"
     return f"{fact.first} to {fact.last} have it"
@@ -133,7 +133,7 @@ def option_history(case: Case, option: str) -> str:
 
 def note(case: Case, option: str) -> str:
     """The same with what is noted of it."""
-    fact = versions.flag(option, case.version or versions.newest_known())
+    fact = versions.flag(option, case.release)
     return option_history(case, option) + (f"; {fact.note}" if fact is not None and fact.note else "")
 
 
@@ -145,7 +145,7 @@ def instead(option: str) -> str | None:
 
 def has(case: Case, option: str) -> bool:
     """Does this release have the option, by what is known of it?"""
-    fact = versions.flag(option, case.version or versions.newest_known())
+    fact = versions.flag(option, case.release)
     return fact is not None and fact.exists is True
 
 
@@ -162,7 +162,7 @@ def _hint(case: Case, option: str, *, compared: bool) -> str:
     other = replacements()[1].get(option.replace("_", "-"))
     if other is not None:
         return as_text(other)
-    at = case.version or versions.newest_known()
+    at = case.release
     if has(case, option):
         return f"vLLM {at} has it, so another release, or another program, read this launch"
     alike = meant(case, option) if compared else None
@@ -177,7 +177,7 @@ def foreign(option: str) -> str | None:
 
 def meant(case: Case, option: str) -> str | None:
     """The option of this release that a mistyped one comes near to: most of its letters, or all in another order."""
-    at = case.version or versions.newest_known()
+    at = case.release
     names = list(parser.options(str(at)) or versions.flag_names(at))
     typed = option.replace("_", "-")
     same = (name for name in names if len(name) == len(typed) and sorted(name) == sorted(typed))

@@ -67,14 +67,14 @@ def _follow(case: Case, options: tuple[str, ...]) -> list[Change | None]:
 
 def _earlier(case: Case, option: str) -> bool:
     """Is this release older than the option, so that its successor is not to be had either?"""
-    fact = versions.flag(option, case.version or versions.newest_known())
+    fact = versions.flag(option, case.release)
     first = versions.parse_version(fact.first) if fact is not None and fact.first else None
     return first is not None and case.version is not None and case.version < first
 
 
 def _upgrade(case: Case, option: str) -> Change | None:
     """Where the option came later than this release, the release that has it."""
-    fact = versions.flag(option, case.version or versions.newest_known())
+    fact = versions.flag(option, case.release)
     first = versions.parse_version(fact.first) if fact is not None and fact.first else None
     now: Version | None = case.version
     if first is None or now is None or first <= now:

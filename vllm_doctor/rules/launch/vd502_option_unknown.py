@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 
-from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.claims import added_by
 from vllm_doctor.launch.numbers import typed
 from vllm_doctor.log.fault import Fault
@@ -173,7 +172,7 @@ def _paired(case: Case, got: RefusedOptions) -> Finding:
     does not name may lack the option as well."""
     why = "write the option and its value as two items of the list, or as --option=value: a list is not split at blanks"
     first, _ = got.paired[0]
-    at = case.version or versions.newest_known()
+    at = case.release
     return finding(
         RULE,
         title=f"--{first} and its value seem to be one word, which argparse does not split",

@@ -148,6 +148,9 @@ def _title(case: Case, fault: Fault, message: str, changes: tuple[Change | None,
     made = tuple(change for change in changes if change is not None)
     if published(fault):
         return "A published port stands behind the image's name, where vLLM reads it"
+    split = next((c for c in made if c.name == "tensor-parallel-size" and c.direction is Direction.LOWER), None)
+    if not named_by_message(fault) and split is not None and split.before and says(message, "split-too-fine"):
+        return f"The weights cannot be split over {split.before} ranks in whole parts"
     told = named_by_message(fault) or refused_option(case, fault, message, made)
     part = layer(case, fault)
     return told or (problem(case, fault, part, definite=True) if part is not None else "") or RULE.title

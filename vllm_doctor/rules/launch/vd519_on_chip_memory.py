@@ -94,7 +94,7 @@ def _whole_prompts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
 def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Other kernels for the experts than Triton's; else another width of them, for which the tiles are chosen anew
     (fused_moe.py: try_get_optimal_moe_config)."""
-    at = case.version or versions.newest_known()
+    at = case.release
     maker = {"rocm"} if on_rocm(case) else platforms(case, fault)
     to = "aiter" if maker == {"rocm"} else "marlin" if quantized(case) and maker <= {"cuda"} else None
     changes: list[Change | None] = []

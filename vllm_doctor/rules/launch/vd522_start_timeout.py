@@ -29,7 +29,7 @@ def judge(case: Case) -> Outcome:
     run = case.run
     reached = run.reached(fault.index) if run is not None else None
     waited = fault.fields(_ID).get("seconds")
-    fact = versions.env(_VARIABLE, case.version or versions.newest_known())
+    fact = versions.env(_VARIABLE, case.release)
     to = int(waited) * _LONGER if waited is not None else None
     return finding(
         RULE,

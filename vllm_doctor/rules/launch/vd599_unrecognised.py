@@ -73,7 +73,7 @@ def _title(case: Case, root: Fault, part: str) -> str:
     first = root.crash.root
     message = exception_words(case.run.lines, root.crash, first) if case.run is not None else first.message
     told = f"{first.kind}: {excerpt.said(message.splitlines()[0]) if message else ''}".strip(" :")
-    where = next((f"{f.function} ({f.file.rpartition('/')[2]}:{f.line})" for f in reversed(first.frames)), "")
+    where = next((f"{f.function} ({f.file.rpartition('/')[2]}:{f.line})" for f in reversed(first.frames) if f.line), "")
     return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")
 
 

@@ -1,7 +1,6 @@
 """VD803: NCCL, Gloo or vLLM's own all-reduce could not set up or use the paths between the ranks."""
 
 from vllm_doctor.knowledge import kernels
-from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -152,7 +151,7 @@ def _no_peer(case: Case, fault: Fault) -> Finding:
 
 def _unfused(case: Case) -> Change | None:
     """The pass that fuses the all-reduce with what follows it, off, where the release has it."""
-    if not kernels.has("pass_config", "fuse_allreduce_rms", case.version or newest_known()):
+    if not kernels.has("pass_config", "fuse_allreduce_rms", case.release):
         return None
     why = "the kernel that is the all-reduce and the normalisation in one reads the other GPUs' memory, too"
     return with_passes_off(case, ("fuse_allreduce_rms",), why)

@@ -65,7 +65,7 @@ def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Cha
     if needed and isinstance(given, str) and says(given, "value-pairs"):
         return (_as_json(case, name, given),)
     value = value or (given if isinstance(given, str) else None)
-    fact = versions.flag(name, case.version or versions.newest_known())
+    fact = versions.flag(name, case.release)
     choices = choices or _of_tables(case, name, value)
     # A smaller cache was wanted, and fp8 is what every release has; of any other option the default does.
     last = "fp8" if name == "kv-cache-dtype" else fact.default if fact is not None else None
@@ -89,7 +89,7 @@ def without_choice(case: Case, name: str) -> Change | None:
         return None
     if name == "attention-backend" and case.flag(name) is None and case.env(_VARIABLE) is not None:
         return environment(_VARIABLE, Direction.REMOVE, CHOOSES, before=case.env(_VARIABLE))
-    fact = versions.flag(name, case.version or versions.newest_known())
+    fact = versions.flag(name, case.release)
     if fact is None or fact.default not in {None, "auto"}:
         return None
     return set_flag(case, name, None, Direction.REMOVE, CHOOSES)
@@ -140,7 +140,7 @@ def _as_json(case: Case, name: str, value: str) -> Change | None:
 def _unknown(case: Case, name: str, needed: str = "") -> Change | None:
     """Without a list: the release's own default, by number or word, where it has one that a person could have meant.
     A default that is switched off is no value to write."""
-    at: Version = case.version or versions.newest_known()
+    at = case.release
     fact = versions.flag(name, at)
     default: Scalar = sequences(case)[0] if name == "max-num-seqs" else None
     switch = bool(needed) and fact is not None and isinstance(fact.default, bool)

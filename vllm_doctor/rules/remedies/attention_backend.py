@@ -1,6 +1,6 @@
 """Another attention backend in place of the one that failed."""
 
-from vllm_doctor.knowledge import kernels, versions
+from vllm_doctor.knowledge import kernels
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.chosen_kernels import Chosen
@@ -43,7 +43,7 @@ def other_attention(
     """
     if fault.crash is not None and says(fault.crash.root.message, "no-attention-backend"):
         return None
-    at = case.version or versions.newest_known()
+    at = case.release
     said = chosen_kernels.attention(log_lines(case))
     # The innermost file that tells a backend is the one that failed.
     told = next((names for file in reversed(called(case, fault)) for mark, names in _FILE_OF if mark in file), ())
@@ -89,7 +89,7 @@ def _other_latent(case: Case, fault: Fault, why: str, said: Chosen | None) -> Ch
     known = any(backend in names for backend in _LATENT_OTHERS)
     if not known or "sparse" in names or case.has_flag("attention-backend") is None:
         return None
-    if not kernels.has("attention", _LATENT, case.version or versions.newest_known()):
+    if not kernels.has("attention", _LATENT, case.release):
         return None
     return set_flag(case, "attention-backend", _LATENT, Direction.CHANGE, f"{why}; Triton's runs on every card")
 

@@ -6,7 +6,7 @@ sentence needs no pattern of its own.
 """
 
 from vllm_doctor.knowledge.refusals import options_named, values_quoted
-from vllm_doctor.knowledge.versions import flag_names, newest_known
+from vllm_doctor.knowledge.versions import flag_names
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
@@ -26,7 +26,7 @@ def mentioned(case: Case, fault: Fault, *, used: bool = False) -> tuple[Change, 
     if not refused_by_vllm(case, fault):
         return ()
     told = refusal_text(case, fault)[:_READ]
-    every = options_named(told, flag_names(case.version or newest_known()))
+    every = options_named(told, flag_names(case.release))
     named = [name for name in every if is_option(case, name) and (not used or name in case.flags)]
     if named:
         return _changes(case, named, _WHY)

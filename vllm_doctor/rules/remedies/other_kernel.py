@@ -3,7 +3,7 @@
 Where none of the calls belongs to a kind of kernel, the next run is asked to name it (CUDA_LAUNCH_BLOCKING).
 """
 
-from vllm_doctor.knowledge import kernels, versions
+from vllm_doctor.knowledge import kernels
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -132,7 +132,7 @@ def _experts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if said is None and not says(files, "call-tuned-experts"):
         return ()  # Triton's own, which the others are measured against
     to = "marlin" if said is not None and any(bits in said.kind.lower() for bits in _FOUR_BITS) else "triton"
-    at = case.version or versions.newest_known()
+    at = case.release
     if now != to.upper() and kernels.has("moe", to, at):
         why = f"the experts now run on {now}" if now else "Triton's kernels for experts run on any of these GPUs"
         return (set_flag(case, "moe-backend", to, Direction.SET, why),)
@@ -163,7 +163,7 @@ def _matrix(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if name is None:
         return (_other_product(case, fault),)
     to = _other_linear(name)
-    if to is not None and kernels.has("linear", to, case.version or versions.newest_known()):
+    if to is not None and kernels.has("linear", to, case.release):
         why = f"the log says that {name} multiplies these weights; this kernel is written for every card of this vendor"
         return (set_flag(case, "linear-backend", to, Direction.SET, why),)
     if case.has_env("VLLM_DISABLED_KERNELS") is None or case.env("VLLM_DISABLED_KERNELS"):
@@ -191,7 +191,7 @@ def _other_product(case: Case, fault: Fault) -> Change | None:
         return None
     to = "marlin" if "fp4" in calls else "triton" if "block" in calls else "torch"
     why = "CUTLASS' kernel for this product failed; another kernel multiplies the same weights"
-    if kernels.has("linear", to, case.version or versions.newest_known()):
+    if kernels.has("linear", to, case.release):
         return set_flag(case, "linear-backend", to, Direction.SET, why)
     forced = "VLLM_TEST_FORCE_FP8_MARLIN"
     if "int8" in calls or "fp4" in calls or case.has_env(forced) is None or case.env(forced) == "1":

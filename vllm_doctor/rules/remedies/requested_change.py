@@ -69,7 +69,7 @@ def _without_no(name: str) -> str:
 def _variable(case: Case, wish: Wish, told: str) -> Change | None:
     if wish.name in words().debug and wish.direction is not Direction.REMOVE:
         return None
-    fact = versions.env(wish.name, case.version or versions.newest_known())
+    fact = versions.env(wish.name, case.release)
     built_with = fact is None and wish.name.startswith("VLLM_")
     if fact is None and wish.direction is Direction.CHANGE:
         return None  # a word in capitals that no table has: only a message that says what to do makes it a variable

@@ -1,0 +1,61 @@
+"""The call that raises in a sentence's words, found without the sentence (said_by.json)."""
+
+import pytest
+
+from vllm_doctor.knowledge.said_by import fingerprints, said_by, told_by
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.log.match import says
+
+# Sentences of releases with figures of our own, as people quote them, and the function that says them.
+QUOTED = [
+    ("AssertionError", "Sinks are only supported in FlashAttention 3", "v1/attention/backends/flash_attn.py"),
+    (
+        "ValueError",
+        "The output_size of gate's and up's weight = 96 is not divisible by weight quantization block_n = 64.",
+        "model_executor/layers/quantization/",
+    ),
+    (
+        "ValidationError",
+        "Value error, max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (65).",
+        "config/scheduler.py",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "file"), QUOTED)
+def test_a_quoted_sentence_tells_the_file_that_raises_it(kind: str, message: str, file: str) -> None:
+    told = said_by(kind, message)
+    assert told is not None
+    assert told.file.startswith(f"vllm/{file}")
+    assert says(f"/site-packages/{told.file}", "call-of-vllm")
+
+
+def test_a_sentence_of_several_releases_is_told_of_the_one_that_runs() -> None:
+    """0.9.2 has the whole configuration in one file, later releases each part in its own."""
+    kind, message, _ = QUOTED[2]
+    old, new = (said_by(kind, message, as_version(version)) for version in ("0.9.2", "0.33.0"))
+    assert old is not None
+    assert new is not None
+    assert (old.file, new.file) == ("vllm/config.py", "vllm/config/scheduler.py")
+    assert old.last < new.first
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("TypeError", QUOTED[0][1]),  # nobody raises it as this
+        ("AssertionError", "Sinks are only supported in"),  # cut
+        ("RuntimeError", "the room has no door"),
+        ("ValueError", ""),
+    ],
+)
+def test_what_no_release_says_tells_nothing(kind: str, message: str) -> None:
+    assert said_by(kind, message) is None
+
+
+def test_words_that_hold_a_value_are_no_sign() -> None:
+    assert told_by("block of \0 is too small", "\0") == ""  # one run of three words
+    whole = told_by("this release takes no block of \0 tokens", "\0")
+    assert len(whole) == 18
+    said = fingerprints("ERROR this release takes no block of 17 tokens at all")
+    assert all(whole[i : i + 6] in said for i in (0, 6, 12))

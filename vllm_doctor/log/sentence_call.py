@@ -1,0 +1,39 @@
+"""The call of a failure whose calls nobody kept: vLLM's sentences tell which of its functions says them."""
+
+import msgspec
+
+from vllm_doctor.knowledge.version import Version, parse_version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.traceback import Frame
+
+# As an installed release prints its files; no line, as each release has it elsewhere.
+_PACKAGES = "/site-packages/"
+
+
+def last_to_say(fault: Fault) -> Version | None:
+    """The last release that raises in the words of this failure; None where no sentence of vLLM fits, or the failing
+    call is of another file."""
+    crash = fault.crash
+    if crash is None or not crash.root.message.strip():
+        return None
+    from vllm_doctor.knowledge.said_by import said_by
+
+    told = said_by(crash.root.kind, crash.root.message)
+    frames = crash.root.frames
+    here = told is not None and (not frames or frames[-1].file.endswith(told.file))
+    return told.last if told is not None and here else None
+
+
+def with_its_call(fault: Fault, version: str | None) -> Fault:
+    """The fault, with the one call that raises in its words where its traceback was cut away; else as it is."""
+    crash = fault.crash
+    if crash is None or any(link.frames for link in crash.links) or not crash.root.message.strip():
+        return fault
+    from vllm_doctor.knowledge.said_by import said_by
+
+    told = said_by(crash.root.kind, crash.root.message, parse_version(version) if version else None)
+    if told is None:
+        return fault
+    call = Frame(f"{_PACKAGES}{told.file}", 0, told.function, f"raise {told.kind}(")
+    links = tuple(msgspec.structs.replace(k, frames=(call,)) if k is crash.root else k for k in crash.links)
+    return msgspec.structs.replace(fault, crash=msgspec.structs.replace(crash, links=links))
