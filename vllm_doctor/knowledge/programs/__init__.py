@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.pattern import Pattern
 
 
@@ -30,6 +31,12 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def programs() -> tuple[Neighbour, ...]:
     """All programs, the more telling first."""
     return msgspec.json.decode(Path(__file__).with_name("programs.json").read_bytes(), type=tuple[Neighbour, ...])
+
+
+@cache
+def steps() -> tuple[Answer, ...]:
+    """What cures an error of any program, where it is the system's or the network's word: steps.json."""
+    return msgspec.json.decode(Path(__file__).with_name("steps.json").read_bytes(), type=tuple[Answer, ...])
 
 
 @cache

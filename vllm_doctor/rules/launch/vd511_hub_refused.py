@@ -105,6 +105,9 @@ def _why(case: Case, fault: Fault) -> HubAnswer:
     """The class of an exception says more than its status, and that more than what vLLM made of it."""
     links = fault.crash.links if fault.crash is not None else ()
     by_class = next((_CLASSES[link.kind] for link in links if link.kind in _CLASSES), None)
+    # ModelScope has one class for a model, a revision and a file that it does not find
+    if by_class is None and any(link.kind == "NotExistError" for link in links):
+        by_class = HubAnswer.REVISION if says(text(case, fault), "hub-no-revision") else HubAnswer.NOT_SHOWN
     told = fault.fields("hub-status") or fault.fields("hub-status-httpx")
     by_status = _STATUS.get(told.get("status", ""))
     if by_status is HubAnswer.NOT_SHOWN and says(text(case, fault), "hub-file-address"):

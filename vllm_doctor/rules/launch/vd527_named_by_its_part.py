@@ -214,8 +214,8 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
             *cures(case, root, part),
         )
     )
-    if told:
-        return told
+    if told or called_library(root) is not None:
+        return told  # what a library refuses, a newer vLLM with the same library refuses too
     if part.id not in JUDGED:
         return first_of_each((upgrade(case, _TAKES),))
     of_parameters = root.crash is not None and says(root.crash.root.frames[-1].file, "call-of-parameters")

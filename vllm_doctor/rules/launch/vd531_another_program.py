@@ -1,5 +1,6 @@
 """VD531: another program beside vLLM wrote the last error, and vLLM wrote no line about it."""
 
+from vllm_doctor.knowledge.programs import steps
 from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
@@ -11,8 +12,9 @@ from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, severity
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.layer import layer
-from vllm_doctor.rules.remedies.sentence import first_words
+from vllm_doctor.rules.remedies.sentence import beside, first_words
 from vllm_doctor.rules.say import finding
 
 _ALONE = "vLLM wrote no line about it"
@@ -41,11 +43,12 @@ def judge(case: Case) -> Outcome:
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title if short else f"{told.name} reports an error; vLLM wrote none about it",
+        title=title if short else beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY if certain else Confidence.POSSIBLE,
         evidence=(case.line(told.index),),
+        changes=changes_of(case, steps(), told.what)[:1],
         refute=_refute(told),
         layer=told.program.id,
         then=told.program.next,

@@ -45,7 +45,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         return _own_defect(case, fault, root)
     if root is None or root.kind not in _OF_ANOTHER_RELEASE:
         return None
-    file = root.frames[-1].file
+    file = _of_no_standard_library(root)
     found = read("call-of-adaptor", file) or _of_a_checkout(file) or _uses_vllm(root)
     if found is None or found["package"] in {"vllm", "torch", "transformers"}:
         return None
@@ -70,6 +70,12 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
 
 
+def _of_no_standard_library(root: Link) -> str:
+    """The innermost file that is not Python's own: a context manager or an event loop only passes a call on."""
+    files = [frame.file for frame in root.frames]
+    return next((file for file in reversed(files) if not says(file, "call-of-standard-library")), files[-1])
+
+
 def _of_a_checkout(file: str) -> dict[str, str] | None:
     """A trainer that runs from its own checkout, in the part of it that speaks with vLLM."""
     found = read("call-of-driver", file)
@@ -78,7 +84,7 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
 
 def _uses_vllm(root: Link) -> dict[str, str] | None:
     """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
-    file = root.frames[-1].file
+    file = _of_no_standard_library(root)
     if not says(root.message, "lacks-of-vllm"):
         return None
     if says(file, "call-of-vllm"):
