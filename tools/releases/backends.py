@@ -34,6 +34,7 @@ _QUESTIONS = {
 _OF_KERNELS = {"dcp": "can_return_lse_for_decode", "pcp": "supports_pcp"}
 _SIZES = "get_supported_kernel_block_sizes"
 _BASE = "AttentionBackend"
+_COMPOSES = "create_composite_attention_backend"
 _FILES = r"vllm/(v1/)?attention/(backend|backends/.*)\.py"
 _ORDER = "_get_backend_priorities"
 _PLATFORM = "vllm/platforms/cuda.py"
@@ -46,14 +47,27 @@ class Backends(Bodies):
 
     def __init__(self, wheel: Wheel) -> None:
         self.classes: dict[str, ast.ClassDef] = {}
+        self.composed: dict[str, tuple[str, ...]] = {}
+        self.numbers: dict[str, int] = {}
         for path in wheel.paths(_FILES):
             for node in wheel.tree(path).body:
-                if isinstance(node, ast.ClassDef):
-                    self.classes.setdefault(node.name, node)
+                match node:
+                    case ast.ClassDef():
+                        self.classes.setdefault(node.name, node)
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=int() as number)):
+                        self.numbers[name] = number
+                    case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=by), args=parts)):
+                        if by == _COMPOSES:
+                            self.composed[name] = tuple(part.id for part in parts if isinstance(part, ast.Name))
         self.caches = _literals(wheel, "CacheDType")
 
     def takes(self, name: str) -> dict[str, str]:
-        """Question → expression, of those that some launch could fail."""
+        """Question → expression, of those that some launch could fail. One that is composed of two takes nothing that
+        neither of them takes."""
+        if name in self.composed:
+            each = [self.takes(part) for part in self.composed[name]]
+            asked = set.intersection(*map(set, each)) if each else set()
+            return {one: any_of([takes[one] for takes in each]) for one in _QUESTIONS if one in asked}
         line = self._line(name)
         if not line or line[-1] != _BASE or self._method(_BASE, "validate_configuration") is None:
             return {}
@@ -157,12 +171,37 @@ class Backends(Bodies):
         """A block is a multiple of some size that the kernel takes; of several lists any may be the one."""
         found = self._method(name, _SIZES)
         lists = [node.value for node in ast.walk(found[1]) if isinstance(node, ast.Return)] if found else []
-        if not lists:
+        if not lists or found is None:
             return UNKNOWN
-        sizes = {size for value in lists for size in _sizes(value)}
+        bound = {
+            node.target.id: self._returned_sizes(name, node.value.func.attr)
+            for node in ast.walk(found[1])
+            if isinstance(node, ast.NamedExpr)
+            and isinstance(node.value, ast.Call)
+            and isinstance(node.value.func, ast.Attribute)
+        }
+        sizes = {size for value in lists for size in _sizes(value, bound)}
         if None in sizes or not sizes:
             return UNKNOWN
         return any_of([f"(block_size % {size} == 0)" for size in sorted(size for size in sizes if size is not None)])
+
+    def _returned_sizes(self, name: str, method: str) -> tuple[int | None, ...]:
+        """The numbers that a method may return; None among them for what is no plain one."""
+        found = self._method(name, method)
+        if found is None:
+            return (None,)
+        values = [node.value for node in ast.walk(found[1]) if isinstance(node, ast.Return)]
+        told = [value for value in values if not (isinstance(value, ast.Constant) and value.value is None)]
+        return tuple(self._number(value) for value in told)
+
+    def _number(self, value: ast.expr | None) -> int | None:
+        match value:
+            case ast.Constant(value=int() as number):
+                return number
+            case ast.Name(id=name):
+                return self.numbers.get(name)
+            case _:
+                return None
 
     def _of_kernel(self, name: str, attribute: str) -> str:
         """What the class of the kernels says of itself (AttentionImplBase.supports_dcp)."""
@@ -236,14 +275,17 @@ def _asked(node: ast.expr) -> str:
             return UNKNOWN
 
 
-def _sizes(value: ast.expr | None) -> Iterator[int | None]:
-    """The sizes of a list, a multiple as its base; None for what is not a plain list of them."""
+def _sizes(value: ast.expr | None, bound: Mapping[str, Sequence[int | None]]) -> Iterator[int | None]:
+    """The sizes of a list, a multiple as its base; None for what is not a plain list of them. `bound` has the numbers
+    that an `if` above the list has given names to."""
     for part in value.elts if isinstance(value, ast.List) else [None]:
         match part:
             case ast.Constant(value=int() as size):
                 yield size
             case ast.Call(func=ast.Name(id="MultipleOf"), args=[ast.Constant(value=int() as size)]):
                 yield size
+            case ast.Name(id=name) if name in bound:
+                yield from bound[name]
             case _:
                 yield None
 
