@@ -48,6 +48,9 @@ def refused(tmp_path, monkeypatch):
         # FlexAttention takes any block from 0.18, which chooses by it, to 0.20
         ("--block-size 8", "A100", "0.18.0", None),
         ("--block-size 8", "A100", "0.24.0", "--block-size: a multiple of 16: no backend of 0.24.0 takes it"),
+        ("--block-size 8", "A100", "0.33.0", "--block-size: a multiple of 16: no backend of 0.33.0 takes it"),
+        # one composed of two takes nothing that neither of them takes
+        ("--block-size 8", "H100", "0.33.0", "--block-size: a multiple of 16: no backend of 0.33.0 takes it"),
         ("--kv-cache-dtype fp8_inc", "A100", "0.24.0", "--kv-cache-dtype: auto: no backend of 0.24.0 takes it"),
         ("--kv-cache-dtype int8_per_token_head", "A100", "0.24.0", None),
         (

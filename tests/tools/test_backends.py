@@ -120,6 +120,44 @@ def test_ranks_that_share_a_context_are_asked_of_the_kernels_class():
     assert "dcp" not in takes(body, more="class OneImpl(AttentionImpl[Some]):\n    can_return_lse_for_decode = True\n")
 
 
+SIZED = """
+    def get_supported_kernel_block_sizes(cls, spec=None):
+        if size := cls._wide(spec):
+            return [size]
+        return [MultipleOf(16)]
+    def _wide(cls, spec=None):
+        if spec is None:
+            return None
+        return WIDE
+"""
+
+
+def test_a_block_of_a_size_that_a_condition_names_is_read_where_the_size_is_a_number():
+    sizes = "((block_size % 16 == 0) or (block_size % 128 == 0))"
+    assert takes(SIZED, more="WIDE = 128\n")["block_size"] == sizes
+    assert "block_size" not in takes(SIZED, more="WIDE = of_the_card()\n")
+
+
+def test_one_composed_of_two_takes_nothing_that_neither_of_them_takes():
+    files = {
+        "vllm/v1/attention/backend.py": dedent(BASE),
+        ONE: """
+class One(AttentionBackend):
+    def get_supported_head_sizes(cls):
+        return [64]
+    def supports_sink(cls):
+        return True
+class Two(AttentionBackend):
+    def get_supported_head_sizes(cls):
+        return [128]
+Both = create_composite_attention_backend(One, Two, name="Both")
+""",
+    }
+    told = backends.read(Wheel("vllm", "0.33.0", files, {})).takes("Both")
+    assert told["head_size"] == "((head_size in (64,)) or (head_size in (128,)))"
+    assert "sink" not in told
+
+
 def test_a_class_without_that_base_is_no_backend_of_this_kind():
     files = {ONE: "class One(Other):\n    supported_kv_cache_dtypes = ['auto']\n"}
     assert backends.read(Wheel("vllm", "0.9.2", files, {})).takes("One") == {}
