@@ -19,7 +19,6 @@ TOOLKIT = ("cuda-toolkit",)
 EACH_RELEASE_MORE = {
     "eagle3-target-without-interface",
     "hybrid-pool-runs-out-of-blocks",
-    "nvfp4-head-not-quantizable",
     "qwen3-moe-quantized-router",
     "reload-lost-weight-loader",
 }
