@@ -64,7 +64,7 @@ OTHERS = {
     "plan": {
         "--gpu", "--gpu-memory-gib", "--host-memory-gib", "--vllm-version", "--weights-gib", "--available-kv-gib",
         "--profile", "--sweep",
-        "--unit", "--upgrade", "--goal", "--speed",
+        "--unit", "--upgrade", "--goal", "--speed", "--context",
     },
     "bundle": {"--output", "--unit"},
     "tune": {"--unit"},

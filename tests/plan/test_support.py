@@ -313,9 +313,11 @@ def test_an_architecture_is_known_from_the_release_that_has_it(ask):
 
 
 def test_a_layout_of_the_cache_that_is_not_known_here_is_unknown_and_no_error(ask):
-    p = ask(LLAMA_8B, "--kv-cache-dtype octave_k3v4").predict()
+    windowed = {**LLAMA_8B, "architectures": ["MistralForCausalLM"], "model_type": "mistral", "sliding_window": 1024}
+    p = ask(windowed, "--kv-cache-dtype turboquant_k8v4").predict()
     assert p.outcome == "unknown"
-    assert p.settings.doubts == ("--kv-cache-dtype octave_k3v4: how it lays out keys and values is not known here",)
+    told = "--kv-cache-dtype turboquant_k8v4: how it lays out layers with a window is not known here"
+    assert p.settings.doubts == (told,)
 
 
 def test_unknown_is_no_success_and_no_finding(tmp_path, monkeypatch, capsys):
@@ -435,7 +437,7 @@ def test_more_ranks_than_the_host_has_cards_are_refused(ask):
         (LLAMA_8B, "H100", "0.33.0", []),
         ({**LLAMA_8B, "head_dim": 64}, "H100", "0.33.0", ["--kv-cache-dtype"]),
         ({**LLAMA_8B, "head_dim": 96}, "B200", "0.33.0", ["--kv-cache-dtype"]),
-        (LLAMA_8B, "H100", "0.31.0", []),  # not read
+        (LLAMA_8B, "H100", "0.31.0", ["--kv-cache-dtype"]),
     ],
 )
 def test_a_cache_of_nvfp4_is_refused_where_flashinfer_does_not_take_it(ask, config, gpu, version, flags):

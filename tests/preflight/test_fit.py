@@ -105,7 +105,7 @@ class TestFit:
         row = judge((L4,), str(path), vllm_kv_cache_memory_bytes=pool, vllm_enforce_eager=True, **wide)
         assert row.verdict is verdict
         assert row.needed == f"{lacks} GiB more beside the KV cache for a step of 16384 tokens"
-        assert row.action == "set vllm_kv_cache_memory_bytes: 5873074176"
+        assert row.action == "set vllm_kv_cache_memory_bytes: 5867831296"
 
     def test_more_ranks_than_cards(self, config: str) -> None:
         row = judge((H100, H100), config, vllm_tensor_parallel_size=4)

@@ -28,7 +28,7 @@ def judge(case: Case) -> Outcome:
     told = _by_log(case) or _by_unit(case)
     if told is None:
         return Clear("systemd reports no step that failed before the program ran")
-    if case.run is not None and case.run.by_vllm and not told.said:
+    if case.run is not None and case.run.by_vllm and case.run.stopped is None and not told.said:
         return NotHere("vLLM wrote lines, so the program ran: the status is its own")
     word = shlex.quote(told.unit)
     return finding(

@@ -153,6 +153,7 @@ def _begun(words: str, room: int = excerpt.TITLE) -> str:
     where it takes no room of its verb."""
     least = room if words.split(" ", 1)[0].lower() in _CONDITION else _SHORTEST
     ends = [at for sign in (". ", "; ", ", ", ": ", " (") if (at := words[: room + 1].find(sign)) >= least]
+    ends = [at for at in ends if words.count("(", 0, at) == words.count(")", 0, at)]  # none within parentheses
     if ends and not _goes_on(words[: max(ends)]):
         return words[: max(ends)]
     cut = words[: room - len(" …")]
