@@ -2,8 +2,8 @@
 
 Its EngineArgs made each configuration and its loader built two layers of the model on the meta device, as one rank
 would hold them; compiled code was stood in for. So it refuses what the configuration, the layers and the choice of
-kernels refuse; what a worker refuses later is no part of it. gpt-oss with a turboquant cache is left out: the two layers
-that were built are the first two, which keep the model's type.
+kernels refuse; what a worker refuses later is no part of it. gpt-oss with a turboquant cache is left out: the two
+layers that were built are the first two, which keep the model's type.
 """
 
 import json
