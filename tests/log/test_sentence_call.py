@@ -28,6 +28,6 @@ def test_no_line_is_invented() -> None:
 
 def test_names_are_those_of_the_last_release_that_says_so() -> None:
     """No line tells the release. Whoever says this has no option for the backend yet, only the variable."""
-    text = "NotImplementedError: FlashAttention does not support FP8 kv-cache on this device."
-    named = {change.name: change.variable for change in diagnosed(text).findings[0].changes}
-    assert "kv-cache-dtype" in named
+    text = "ValueError: XFormers does not support attention logits soft capping."
+    change = diagnosed(text).findings[0].changes[0]
+    assert (change.name, change.variable) == ("attention-backend", "VLLM_ATTENTION_BACKEND")
