@@ -1,14 +1,12 @@
 """What cures a failure, as data: written in layers.json, in the known issues, and in the rules that are rows."""
 
-import re
 import shlex
 from collections.abc import Mapping
-from functools import cache
 from typing import Literal
 
 import msgspec
 
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.records.verdict import Direction
 
 # As `{field}` alone: JSON and a format of a program have another sign beside the brace.
@@ -51,12 +49,12 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def applies(answer: Answer, text: str) -> bool:
     """Is what an answer is for in what a failure says?"""
-    return not answer.said or _compiled(answer.said).search(text) is not None
+    return not answer.said or compiled(answer.said).search(text) is not None
 
 
 def groups(answer: Answer, text: str) -> dict[str, str]:
     """What `said` read by name in a failure's text."""
-    found = _compiled(answer.said).search(text) if answer.said else None
+    found = compiled(answer.said).search(text) if answer.said else None
     return {name: value for name, value in found.groupdict().items() if value} if found is not None else {}
 
 
@@ -65,8 +63,3 @@ def filled_in(text: str, fields: Mapping[str, str], *, quoted: bool = False) -> 
     if any(not fields.get(name) for name in _FIELD.compiled.findall(text)):
         return None
     return _FIELD.compiled.sub(lambda m: shlex.quote(fields[m[1]]) if quoted else fields[m[1]], text)
-
-
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)

@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 
 
 class Pattern:
@@ -41,3 +41,9 @@ class Pattern:
     def sub(self, replacement: str, text: str) -> str:
         """Replace every place."""
         return self.compiled.sub(replacement, text)
+
+
+@cache
+def compiled(regex: str) -> re.Pattern[str]:
+    """An expression of a data file, made once."""
+    return re.compile(regex)

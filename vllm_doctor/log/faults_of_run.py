@@ -88,11 +88,8 @@ class RunWithFaults(RunWithPhases):
             if not error or says(error, "says-nothing"):
                 continue
             line = self.lines[hit.index]
-            written = read("exception-written", error)
-            # The text of a KeyError is its key, as Python prints it.
-            kind = "KeyError" if error[:1] == "'" else "RuntimeError"
-            if written is not None:
-                kind, error = written["kind"], written.get("one") or written.get("two") or ""
+            # Only the text is left: of a KeyError that is its key, in quotes.
+            kind, error = _as_written(error) or ("KeyError" if error[:1] == "'" else "RuntimeError", error)
             link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
@@ -103,13 +100,9 @@ class RunWithFaults(RunWithPhases):
         `_log_task_completion`), and people quote that line."""
         told: list[Fault] = []
         for index, line in enumerate(self.lines):
-            written = read("exception-written", line.text.strip()) if line.level in _SERIOUS and line.module else None
-            if written is None:
-                continue
-            message = written.get("one") or written.get("two") or ""
-            # The text of a KeyError is its key, as Python prints it.
-            link = Link(written["kind"], repr(message) if written["kind"] == "KeyError" else message, (), index)
-            if not _is_symptom(link.kind, link.message):
+            written = _as_written(line.text.strip()) if line.level in _SERIOUS and line.module else None
+            if written is not None and not _is_symptom(*written):
+                link = Link(*written, (), index)
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
@@ -162,6 +155,15 @@ class RunWithFaults(RunWithPhases):
         before = range(crash.first - 1, max(-1, crash.first - 1 - HEADING), -1)
         same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
         return sorted(same)
+
+
+def _as_written(text: str) -> tuple[str, str] | None:
+    """The class and the message of an exception that its writer logged by `repr`; of a KeyError as its `str` is."""
+    written = read("exception-written", text)
+    if written is None:
+        return None
+    message = written.get("one") or written.get("two") or ""
+    return written["kind"], repr(message) if written["kind"] == "KeyError" else message
 
 
 def fetches(link: Link) -> bool:

@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.records.log import LogLine
 
 FOLDER = Path(__file__).with_name("catalogue")
@@ -98,11 +99,6 @@ def _scanned() -> tuple[tuple[str, Message], ...]:
 
 
 @cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
-
-
-@cache
 def kinds() -> dict[str, MessageKind]:
     """The kind of each message id."""
     return {m.id: m.kind for m in messages()}
@@ -152,12 +148,12 @@ def stops() -> frozenset[str]:
 
 def pattern(message: str) -> re.Pattern[str]:
     """The regex of a message, compiled when it is first asked for."""
-    return _compiled(catalogue()[message].regex)
+    return compiled(catalogue()[message].regex)
 
 
 def found(message: Message, text: str) -> re.Match[str] | None:
     """Where the regex of a message matches, at the place that the message says."""
-    pattern = _compiled(message.regex)
+    pattern = compiled(message.regex)
     match message.place:
         case "start":
             return pattern.match(text)
@@ -190,14 +186,14 @@ def first(texts: Iterable[str], *ids: str) -> dict[str, str] | None:
 
 def each(message: str, text: str) -> Iterator[dict[str, str]]:
     """The fields of every place of a text at which a message stands."""
-    for match in _compiled(catalogue()[message].regex).finditer(text):
+    for match in compiled(catalogue()[message].regex).finditer(text):
         if (fields := _fields(match)) is not None:
             yield fields
 
 
 def without(message: str, text: str) -> str:
     """The text without any place at which a message stands."""
-    return _compiled(catalogue()[message].regex).sub("", text)
+    return compiled(catalogue()[message].regex).sub("", text)
 
 
 def _fields(match: re.Match[str]) -> dict[str, str] | None:

@@ -4,7 +4,6 @@ An entry is matched by what a traceback shows: the class of the exception, its m
 to it. All that an entry names must be there; text alone proves nothing, so a match is never confirmed.
 """
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.knowledge.answers import Answer
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.knowledge.versions import Version, as_version
 
 # Numbers, addresses and quoted names differ from one report to the next.
@@ -97,7 +96,7 @@ def met_on(one: Issue) -> str:
 
 def words_of_issue(kind: str, message: str) -> tuple[str, ...]:
     """The words of a message by which the entries of this class of exception know it."""
-    found = (_compiled(one.said).search(message) for one in _of_class(kind) if one.said)
+    found = (compiled(one.said).search(message) for one in _of_class(kind) if one.said)
     return tuple(dict.fromkeys(one[0] for one in found if one is not None))
 
 
@@ -134,10 +133,5 @@ def _holds(one: Issue, version: Version | None) -> bool:
 def _found(regex: str, text: str, *, whole: bool = False) -> bool:
     if not regex:
         return True
-    pattern = _compiled(regex)
+    pattern = compiled(regex)
     return (pattern.fullmatch(text) if whole else pattern.search(text)) is not None
-
-
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)

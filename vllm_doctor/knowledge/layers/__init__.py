@@ -4,7 +4,6 @@ A layer is told first by a sentence that only it writes, else by the innermost c
 are what cures such failures in general; each names what must be in the message or the file for it to apply.
 """
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.pattern import compiled
 
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -59,9 +59,4 @@ def layer_of_native(calls: Sequence[str], files: Sequence[str]) -> Layer | None:
 
 def _first(text: str, told_by: Literal["said", "files", "symbols"]) -> Layer | None:
     found = ((layer, getattr(layer, told_by)) for layer in layers())
-    return next((layer for layer, regex in found if regex and _compiled(regex).search(text)), None)
-
-
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
+    return next((layer for layer, regex in found if regex and compiled(regex).search(text)), None)

@@ -4,7 +4,6 @@ A component is a part that has a substitute: another kernel, another way of load
 release has the switch is asked of the release, so a row serves every release that has the component.
 """
 
-import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.knowledge.answers import Answer, applies
+from vllm_doctor.knowledge.pattern import compiled
 
 # vLLM's innermost calls, with all that they called: those farther out only led to the component that failed.
 _INNERMOST = 2
@@ -34,9 +34,4 @@ def switches_of(files: Sequence[str], text: str) -> tuple[ComponentSwitch, ...]:
     """The switches of what the innermost calls belong to (`files`, outermost first), the smallest component first."""
     ours = [at for at, file in enumerate(files) if _OURS in file][-_INNERMOST:]
     inner = "\n".join(files[ours[0] if ours else 0 :])
-    return tuple(one for one in switches() if _compiled(one.calls).search(inner) and applies(one, text))
-
-
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
+    return tuple(one for one in switches() if compiled(one.calls).search(inner) and applies(one, text))

@@ -5,7 +5,6 @@ The place tells: Transformers' generation/configuration_utils.py reads generatio
 util/placement_group.py what the launch reserves. So one row serves all sentences that its file raises.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.pattern import compiled
 
 
 class LibraryPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,9 +56,4 @@ def _is(place: LibraryPlace, file: str, function: str, kind: str) -> bool:
 
 
 def _found(regex: str, text: str) -> bool:
-    return _compiled(regex).search(text) is not None
-
-
-@cache
-def _compiled(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)
+    return compiled(regex).search(text) is not None

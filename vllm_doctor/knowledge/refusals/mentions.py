@@ -1,6 +1,5 @@
 """Where a sentence names an option, a field of one, a feature or an environment variable."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Literal
@@ -8,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.knowledge.history import history
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.knowledge.refusals.words import Off, words
 from vllm_doctor.knowledge.versions import newest_known
 
@@ -136,16 +135,11 @@ def _holders() -> dict[str, tuple[str, ...]]:
 def _features(clause: str, known: Callable[[str], bool]) -> Iterator[Mention]:
     for feature in words().features:
         name = next((o for o in feature.options if known(o)), None)
-        for found in _compiled(feature.said).finditer(clause) if name is not None else ():
+        for found in compiled(feature.said).finditer(clause) if name is not None else ():
             beside = _BESIDE.match(clause[found.end() : found.end() + 30])
             yield Mention(
                 found.start(), found.end(), "flag", name or "", beside[1] if beside else None, feature.off, "", False
             )
-
-
-@cache
-def _compiled(said: str) -> re.Pattern[str]:
-    return re.compile(said)
 
 
 def _bare(value: str | None) -> str | None:
