@@ -114,7 +114,7 @@ def drafts(method, count):
 @pytest.mark.parametrize(
     ("flags", "flag", "since"),
     [
-        (drafts("mtp", 2), "--speculative-config", "0.20.0"),
+        (drafts("mtp", 2), "--speculative-config", "0.11.0"),
         (f"{drafts('ngram', 2)} --async-scheduling", "--async-scheduling", "0.11.1"),
         (f"{drafts('eagle', 4)} --max-num-batched-tokens 4 --max-num-seqs 1", "--max-num-batched-tokens", "0.33.0"),
         (

@@ -5,6 +5,7 @@ import pytest
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_refused import settings
+from vllm_doctor.knowledge.version import as_version
 
 GEMMA3N = {**LLAMA_8B, "model_type": "gemma3n_text", "architectures": ["Gemma3nForCausalLM"]}
 FALCON = {**LLAMA_8B, "architectures": ["FalconForCausalLM"]}
@@ -100,8 +101,13 @@ def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):
     assert refused(config, flags, version) == []
 
 
-DELTA = {**LLAMA_8B, "model_type": "qwen3_5_text", "num_nextn_predict_layers": 1}
-GLM = {**LLAMA_8B, "model_type": "glm4_moe", "num_nextn_predict_layers": 1}
+DELTA = {**LLAMA_8B, "model_type": "qwen3_5", "num_nextn_predict_layers": 1}
+GLM = {
+    **LLAMA_8B,
+    "model_type": "glm4_moe",
+    "architectures": ["Glm4MoeForCausalLM"],
+    "num_nextn_predict_layers": 1,
+}
 MTP = '--speculative-config {"method":"mtp","num_speculative_tokens":1}'
 STAGES = "--pipeline-parallel-size"
 
@@ -126,10 +132,12 @@ def test_a_drafter_of_the_models_own_layers_is_asked_for_stages_too(config, flag
 
 def test_each_drafter_of_the_table_is_a_class_of_some_release():
     from vllm_doctor.knowledge.history import history
-    from vllm_doctor.plan.launch.drafting import _classes
 
-    table = history("traits", "traits")
-    assert [name for name in _classes().values() if name not in table.names()] == []
+    turned, table = history("mtp", "mtp"), history("traits", "traits")
+    release = as_version("0.33.0")
+    told = {words[1] for name in turned.names() if len(words := (turned.text(name, release) or "").split()) == 2}
+    assert "MiMoV2MTPModel" in told
+    assert [name for name in told if name not in table.names()] == []
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from releases import connectors, drafted
+from releases import connectors, drafted, mtp
 from releases.wheel import read as read_wheel
 
 from tests.tools.small_wheel import wheel
@@ -65,3 +65,47 @@ def test_a_connector_keeps_kinds_of_layers_apart_where_its_class_says_so(tmp_pat
 def test_a_release_without_such_classes_says_nothing_of_connectors(tmp_path: Path) -> None:
     base = {**CONNECTORS, f"{PLACE}/v1/base.py": "class KVConnectorBase_V1: ...\n"}
     assert connectors.read(read_wheel(wheel(tmp_path, more=base))) == {}
+
+
+TURNED = """
+MTPModelTypes = Literal["one_mtp", "two_mtp", "three_mtp"]
+class SpeculativeConfig:
+    @staticmethod
+    def hf_config_override(hf_config):
+        first = hf_config.architectures[0]
+        if hf_config.model_type in ("one", "one_sparse"):
+            hf_config.model_type = "one_mtp"
+        if hf_config.model_type == "one_mtp":
+            hf_config.update({"n_predict": 1, "architectures": ["OneSparseMTP" if sparse else "OneMTP"]})
+        if (arch := hf_config.architectures[0]) in ("TwoForCausalLM", "TwoOmni"):
+            hf_config.model_type = "two_mtp"
+            hf_config.update({"architectures": [{"TwoForCausalLM": "TwoMTP", "TwoOmni": "TwoOmniMTP"}[arch]]})
+        if hf_config.model_type in {"three", "three_old"} and hf_config.num_nextn_predict_layers > 0:
+            old = hf_config.model_type == "three_old"
+            hf_config.model_type = "three_mtp"
+            more = {"n_predict": 1}
+            if not old:
+                more["architectures"] = ["ThreeMTP"]
+            hf_config.update(more)
+        if first == "Other":
+            hf_config.update({"architectures": ["EagleOther"]})
+        return hf_config
+"""
+
+
+def test_what_a_config_is_turned_into_whose_model_drafts_for_itself(tmp_path: Path) -> None:
+    assert mtp.read(read_wheel(wheel(tmp_path, more={"vllm/config/speculative.py": TURNED}))) == {
+        "*": "one_mtp three_mtp two_mtp",
+        "TwoForCausalLM": "two_mtp TwoMTP",
+        "TwoOmni": "two_mtp TwoOmniMTP",
+        # Which class of the two it is, the function alone does not tell.
+        "one": "one_mtp",
+        "one_mtp": "one_mtp",
+        "one_sparse": "one_mtp",
+        "three": "three_mtp ThreeMTP",
+        "three_old": "three_mtp",
+    }
+
+
+def test_a_release_that_turns_no_config_has_no_rows(tmp_path: Path) -> None:
+    assert mtp.read(read_wheel(wheel(tmp_path, more={"vllm/config.py": "class ModelConfig: ...\n"}))) == {}

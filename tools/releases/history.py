@@ -31,6 +31,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),
     "drafted": ("drafted",),
+    "mtp": ("mtp",),
     "connectors": ("connectors",),
     "guards": ("guards",),
 }

@@ -41,6 +41,7 @@ SECTIONS = (
     "shared_experts",
     "adapted",
     "drafted",
+    "mtp",
     "connectors",
     "metrics",
     "messages",

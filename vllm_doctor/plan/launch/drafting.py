@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
-from functools import cache
-from pathlib import Path
+from collections.abc import Iterator
 
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.traits import lacks
@@ -15,51 +12,10 @@ from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.model.architecture import Architecture
 
-# Model types without layers of multi-token prediction: none of them is among MTPModelTypes, nor turned into one.
-_NO_MTP = frozenset(
-    {
-        "llama",
-        "mistral",
-        "mixtral",
-        "qwen2",
-        "qwen2_moe",
-        "qwen3",
-        "qwen3_moe",
-        "gemma",
-        "gemma2",
-        "gemma3",
-        "gemma3_text",
-        "phi3",
-        "gpt_oss",
-        "granite",
-        "olmo2",
-        "cohere",
-        "cohere2",
-        "llama4",
-        "llama4_text",
-        "phimoe",
-        "starcoder2",
-        "falcon",
-        "opt",
-        "gpt2",
-        "smollm3",
-        "qwen2_vl",
-        "qwen2_5_vl",
-        "qwen3_vl",
-    }
-)
 # Methods that schedule before the last step has ended (EagleModelTypes, NgramGPUTypes and a drafter of its own).
 _AHEAD = frozenset({"eagle", "eagle3", "extract_hidden_states", "mtp", "dflash", "ngram_gpu", "draft_model", "dspark"})
 # Methods whose drafter writes keys and values beyond the step (num_lookahead_tokens).
 _BEYOND = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
-
-
-@cache
-def _classes() -> Mapping[str, str]:
-    """Model type → the class that drafts with its layers of multi-token prediction (config/speculative.py
-    hf_config_override, read in 0.11.0, 0.19.1, 0.28.0 and 0.33.0)."""
-    told: Mapping[str, str] = json.loads(Path(__file__).with_name("mtp_classes.json").read_text(encoding="utf-8"))
-    return told
 
 
 def refused(  # noqa: PLR0917
@@ -85,13 +41,14 @@ def refused(  # noqa: PLR0917
         yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
     yield from _ranks(flags, method, version, does, engine, ranks)
     own = flags.object("speculative-config").get("model") is None
-    drafts_as = _own_class(method, a.model_type)
+    drafts_as = _own_class(method, a, version)
     without_stages = does.drafter_has_stages and lacks(drafts_as, "supports_pp", version)
     if engine == "V1" and stages > 1 and own and without_stages:
         yield Refusal("--pipeline-parallel-size", str(stages), f"1: vLLM {version} makes no stages of {drafts_as}")
     if engine == "V1" and drafter is not None and does.names_drafters_by_model:
         yield from _unknown_class(method, drafter, version)
-    if method == "mtp" and own and not a.mtp_layers and a.model_type in _NO_MTP and does.names_unknown_methods:
+    bare = method == "mtp" and own and not a.mtp_layers
+    if bare and does.names_unknown_methods and _drafts_nothing(flags, a, version):
         yield Refusal(
             "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"
         )
@@ -109,11 +66,28 @@ def refused(  # noqa: PLR0917
         yield Refusal("--max-num-batched-tokens", str(step), needed)
 
 
-def _own_class(method: str, model_type: str) -> str:
-    """The class that drafts with layers of the model's own checkpoint; empty where there is none."""
+def _own_class(method: str, a: Architecture, version: Version) -> str:
+    """The class that drafts with layers of the model's own checkpoint; empty where there is none or it is not told."""
     if method == "dspark":
-        return "DSparkDraftModel" if model_type == "deepseek_v4" else ""
-    return _classes().get(model_type, "") if method == "mtp" else ""
+        return "DSparkDraftModel" if a.model_type == "deepseek_v4" else ""
+    if method != "mtp":
+        return ""
+    turned = (history("mtp", "mtp").text(name, version) or "" for name in (a.name, a.whole_type))
+    return next((words[1] for told in turned if len(words := told.split()) > 1), "")
+
+
+def _drafts_nothing(flags: Flags, a: Architecture, version: Version) -> bool:
+    """Is it known that the release turns neither the class nor the model type into one that drafts for itself
+    (config/speculative.py hf_config_override)? The Transformers backend has layers of its own."""
+    own = flags.text("model-impl") in {None, "auto", "vllm"} and history("models", "architectures").exists(
+        a.name, version
+    )
+    table = history("mtp", "mtp")
+    types = table.around("*", version)
+    names = (a.name, a.whole_type)
+    if not own or types is None or any(table.exists(name, version) is not False for name in names):
+        return False
+    return not any(a.whole_type in told.split() for told in types)
 
 
 def _unknown_class(method: str, drafter: Architecture, version: Version) -> Iterator[Refusal]:
@@ -121,7 +95,7 @@ def _unknown_class(method: str, drafter: Architecture, version: Version) -> Iter
     got."""
     name, mark = drafter.name, {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method)
     own = mark is not None and not drafter.drafts_as and (name.endswith("ForCausalLM") or name.startswith(mark))
-    if mark is None or not own or drafter.model_type in _classes():
+    if mark is None or not own or drafter.model_type in history("mtp", "mtp"):
         return  # a name of its own, or speculators' format, which is translated, or a type that is renamed before
     drafts_as = name if name.startswith(mark) else mark + name
     table = history("models", "architectures")

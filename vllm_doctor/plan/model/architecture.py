@@ -135,6 +135,7 @@ class Architecture(msgspec.Struct, frozen=True):
     encoder_input: int = 0  # channels that an encoder of sounds hears
     norms_per_layer: int = 2
     mtp_layers: int = 0
+    whole_type: str = ""  # the model type of the whole config, of which the language model is a section
     joined: int = 0  # channels of the model's layers that a drafter of DFlash or EAGLE 3 joins
     joined_layers: int = 0  # how many of the model's layers EAGLE 3 joins
     drafts_as: str = ""  # the method that a drafter's config names

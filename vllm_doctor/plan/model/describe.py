@@ -168,6 +168,7 @@ def describe(top: Section) -> Architecture:
         encoder_input=text.whole("num_mel_bins", low=0, high=100_000, default=0),
         norms_per_layer=1 if alone else 4 if model_type.startswith(("gemma2", "gemma3", "gemma4", "glm4")) else 2,
         mtp_layers=_mtp_layers(text, model_type),
+        whole_type=top.text("model_type", default=model_type),
         joined=_joined(text, hidden, count),
         per_layer_words=_per_layer_words(text),
         per_layer_input=_per_layer_input(text),
