@@ -46,7 +46,7 @@ def test_each_stage_has_those_of_its_layers():
 @pytest.mark.parametrize(
     ("version", "env", "config"),
     [
-        ("0.7.1", {}, DEEPSEEK_LIKE),
+        ("0.7.0", {}, DEEPSEEK_LIKE),
         ("0.8.2", {"VLLM_USE_V1": "0"}, DEEPSEEK_LIKE),
         ("0.7.3", {"VLLM_MLA_DISABLE": "1"}, DEEPSEEK_LIKE),
         ("0.7.3", {"VLLM_MLA_PERFORM_MATRIX_ABSORPTION": "0"}, DEEPSEEK_LIKE),

@@ -90,7 +90,6 @@ def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version
         (LLAMA_8B, "--runner generate", "0.33.0"),
         (LLAMA_8B, IMAGES, "0.10.2"),  # takes it, and does nothing with it
         (LLAMA_8B, "--quantization bitsandbytes", "0.8.5"),
-        (MPT, "--quantization bitsandbytes", "0.27.0"),
         (LLAMA_8B, "--quantization bitsandbytes --load-format bitsandbytes", "0.6.3"),
         (STRANGE, "--enable-lora --pipeline-parallel-size 2", "0.33.0"),  # not in the registry
         (FALCON, "--enable-lora --model-impl transformers", "0.33.0"),  # another class runs it

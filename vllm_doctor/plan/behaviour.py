@@ -92,7 +92,6 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     makes_no_stages: bool
     refuses_items_of_text: bool
     bits_by_packed_modules: bool
-    checks_lora_slots: bool
     keeps_gemma_from_float16: bool
     checks_balanced_experts: bool
     checks_context_ranks: bool

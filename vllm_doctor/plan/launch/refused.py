@@ -62,7 +62,7 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
     yield from _compressed(a, does)
     yield from _cache(flags, a, length, does)
     yield from _classes(flags, a, does)
-    if does.checks_lora_slots and flags.on("enable-lora", default=False):
+    if flags.on("enable-lora", default=False):
         loras, held = flags.int("max-loras", 1, 1, 10_000), flags.int("max-cpu-loras", 0, 0, 10**6)
         if held and held < loras:
             yield Refusal("--max-cpu-loras", str(held), f"at least --max-loras, {loras}")
