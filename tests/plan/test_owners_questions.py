@@ -261,3 +261,48 @@ def test_a_goal_of_a_model_without_a_cache_speaks_of_none(told):
     _, text = told(ROBERTA, "--goal", "context=8k,concurrency=64", gpu="L4")
     assert "KV cache" not in text
     assert "  holds    no cache; weights 1.06, left " in text
+
+
+def test_the_release_is_that_of_the_image_that_the_launch_names(told, file, capsys):
+    launch = ["docker", "run", "--gpus", "all", "vllm/vllm-openai:v0.28.0", "--model", "m"]
+    assert run(["plan", "--model-config", file(LLAMA_8B), "--gpu", "H100", "--", *launch]) == 0
+    assert capsys.readouterr().out.startswith("vLLM 0.28.0 on NVIDIA H100")
+    assert told(LLAMA_8B, "--", *launch)[1].startswith("vLLM 0.33.0 on NVIDIA H100")  # given: it comes first
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [
+        ("2x4090", "--gpu '4090' --gpus 2"),
+        ("4090 x2", "--gpu '4090' --gpus 2"),
+        ("4 × NVIDIA L40S", "--gpu 'NVIDIA L40S' --gpus 4"),
+        ("H100, A100", "--sweep 'H100,A100' to compare them"),
+        ("8x nonsense", "the name of a card"),
+        ("H100, nonsense", "the name of a card"),
+    ],
+)
+def test_several_cards_in_one_name_are_asked_for_as_the_options_have_them(told, name, needed):
+    code, said = told(LLAMA_8B, gpu=name)
+    assert code == 2
+    assert f"needed: {needed}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"), [("H100 1g.10gb", 9.77), ("A100-MIG-3g.40gb", 39.08), ("A100 MIG 3g.40gb", 39.08)]
+)
+def test_a_slice_is_one_with_or_without_the_word(name, gib):
+    card = find(name)
+    assert card is not None
+    assert (card.slice, card.total_gib) == (True, gib)
+
+
+def test_a_launch_without_its_dashes_is_told_so(told):
+    code, said = told(LLAMA_8B, "vllm", "serve", "m", "--max-model-len", "8192")
+    assert (code, "needed: `--` before the launch" in said) == (2, True)
+    assert told(LLAMA_8B, "vllm", "serve", "m")[0] == 0
+
+
+def test_a_file_in_the_models_place_is_told_its_option(file, capsys):
+    path = file(LLAMA_8B)
+    assert run(["plan", path, "--gpu", "H100"]) == 2
+    assert f"needed: --model-config {path}" in capsys.readouterr().err

@@ -10,6 +10,9 @@ from vllm_doctor.records import excerpt
 STDIN = "-"
 VERSION = "--vllm-version"
 
+# How a launch begins that somebody types after `plan`.
+_LAUNCHES = frozenset({("vllm", "serve"), ("docker", "run"), ("podman", "run"), ("python", "-m"), ("python3", "-m")})
+
 
 def refuse_empty(words: Sequence[str]) -> None:
     """Raise UsageProblem for an empty value: mostly a shell variable that is not set, and never what was meant.
@@ -29,6 +32,20 @@ def refuse_empty(words: Sequence[str]) -> None:
             before = word
             continue
         raise UsageProblem(f"{where}: its value is empty (a variable that is not set?); give a value, or leave it out")
+
+
+def refuse_unparted(words: Sequence[str]) -> None:
+    """Raise UsageProblem for `plan vllm serve MODEL --flags` without the `--` that parts the launch from plan's own
+    options; a launch without options needs none."""
+    if words[:1] != ["plan"] or "--" in words:
+        return
+    begin = next((at for at, word in enumerate(words) if at and tuple(words[at : at + 2]) in _LAUNCHES), None)
+    if begin is not None and any(word.startswith("-") for word in words[begin + 2 :]):
+        start = f"{words[begin]} {words[begin + 1]}"
+        raise UsageProblem(
+            f"plan: found {start} among plan's own options; needed: `--` before the launch, as in vllm-doctor plan … "
+            f"-- {start} …"
+        )
 
 
 def refuse_versions(words: Sequence[str]) -> None:

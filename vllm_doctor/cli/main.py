@@ -61,9 +61,10 @@ def _answered(argv: list[str]) -> int:
         print(f"vllm-doctor {__version__}")
         return Exit.OK
     from vllm_doctor.cli import namesake
-    from vllm_doctor.cli.command_line import refuse_empty, refuse_versions
+    from vllm_doctor.cli.command_line import refuse_empty, refuse_unparted, refuse_versions
 
     refuse_empty(argv)
+    refuse_unparted(argv)
     refuse_versions(argv)
     namesake.warn()
     if argv[:1] == ["diagnose"]:

@@ -13,6 +13,7 @@ from vllm_doctor.gather import hub, journal, nvml, procfs, release, systemd
 from vllm_doctor.gather.metrics import read_file
 from vllm_doctor.knowledge import serving
 from vllm_doctor.knowledge.hub import is_gguf, is_name
+from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.launch.command import parse_command
 from vllm_doctor.plan.advice.recommendation import Workload
@@ -40,6 +41,8 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
     q = replace(q, launch=(*settings, *argv))
     if q.gpu is None and q.gpu_memory_gib is None and q.available_kv_gib is None:
         q = _card(q, count)
+    if q.version is None:
+        q = replace(q, version=next((tag for tag in map(release_of, argv) if tag is not None), None))
     if q.version is None:
         told = release.version(argv, None)
         if isinstance(told, Known):

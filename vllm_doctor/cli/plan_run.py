@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from pathlib import Path
 
@@ -149,8 +150,11 @@ def _no_model(word: str) -> str:
         return f"found {excerpt.value(word)}; needed: {model} --revision {revision}, where that is a revision"
     try:
         there = Path(word).expanduser().is_dir()
+        file = Path(word).expanduser().is_file()
     except (OSError, RuntimeError, ValueError):
-        there = False
+        there = file = False
+    if file and word.endswith(".json"):
+        return f"found {excerpt.value(word)}, a file; needed: --model-config {shlex.quote(word)} in its place"
     found = "a folder without a config.json" if there else "no folder here and no name of a hub (owner/model)"
     return f"found {excerpt.value(word)}, {found}; needed: the model's folder, its name, or --model-config config.json"
 

@@ -210,7 +210,7 @@ def links_of(total_gib: float) -> set[str]:
     return {card.link for card in _table().values() if abs(card.total_gib - total_gib) <= 0.1 * total_gib}
 
 
-_SLICE = Pattern(r"\bMIG\s+(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE)
+_SLICE = Pattern(r"[\s-](?:MIG[\s-]+)?(?:\d+c\.)?(\d)g\.(\d+)gb\b(?:\+\S+)?", re.IGNORECASE)
 # A slice has this share of what its profile is called after (3g.40gb: 39.1 GiB; NVIDIA, MIG user guide, profiles).
 _SLICE_SHARE = 0.977
 

@@ -21,6 +21,8 @@ _LABEL = Pattern(
     r"^(?![Uu]sage)[^\s\-/'\"][^\-/'\"=\n]{0,40}[:\uff1a]\s{0,4}"
     r"(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
 )
+# A command within a sentence, as Markdown marks code.
+_CODE = Pattern(r"`(?P<code>[^`\n]{8,4000})`")
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # A line of options alone, and how many make a launch.
 _OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
@@ -152,13 +154,19 @@ def _parsed(text: str) -> Launch | None:
         return _called(text)
     if " run " in text and not all(mark in text for mark in _OF_VLLM) and not any(m in text for m in _STARTS[:3]):
         return None
-    told = _unlabelled(without_prompts(text.strip(), _BEGINS, _STARTS))
+    told = _unlabelled(without_prompts(_marked(text).strip(), _BEGINS, _STARTS))
     if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
         return None
     try:
         return parse_line(first_command(told))
     except (ValueError, LaunchError):
         return None
+
+
+def _marked(text: str) -> str:
+    """What stands in the text between backticks, where that is the command; else the whole text."""
+    codes = [found["code"] for found in _CODE.compiled.finditer(text)] if text.count("`") > 1 else []
+    return next((code for code in codes if any(mark in code for mark in _STARTS[:-1])), text)
 
 
 def _unlabelled(text: str) -> str:

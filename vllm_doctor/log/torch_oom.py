@@ -49,6 +49,12 @@ class TorchOom(msgspec.Struct, frozen=True):
         return None
 
     @property
+    def tells_whose(self) -> bool:
+        """Does it say what this process holds? A message that was cut before that leaves open whether another one holds
+        the rest of the card."""
+        return self.allocated is not None or self.mine is not None
+
+    @property
     def _own_of_these(self) -> int:
         """In a container torch does not know which of the processes is its own: it is the one that holds what torch
         itself holds, and a context beside it. Where none or several do, the largest may be."""

@@ -95,6 +95,11 @@ class Case:
         return command_in([line.text for line in run.lines])
 
     @property
+    def shows_launch(self) -> bool:
+        """Does the log itself show the launch, printed by the server or typed above it?"""
+        return self._typed is not None or (self._run is not None and self._run.launch is not None)
+
+    @property
     def _typed_flags(self) -> dict[str, str | bool]:
         """What was typed, without what the engine said otherwise: then it was another start."""
         if self._typed is None or self._run is None:

@@ -179,7 +179,8 @@ def _explains(root: Finding, other: Finding) -> str | None:
 def _missing(case: Case, snapshot: Snapshot) -> tuple[Missing, ...]:
     """What was not read. What the log says itself need not be given beside it."""
     told = {Signal.VERSION} if case.version_text is not None else set()
-    told |= {Signal.LAUNCH} if case.run is not None and case.run.launch is not None else set()
+    told |= {Signal.LAUNCH} if case.shows_launch else set()
+    told |= {Signal.GPUS} if case.gpu_name else set()
     found = []
     for signal in Signal:
         reading = getattr(snapshot, signal.value)

@@ -6,9 +6,13 @@ from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.finding import Finding, Scalar
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.foresight import planned_kv_gib
+from vllm_doctor.rules.gates.deaths import START_FAILED
 
 # What these rules name happens at a start as well as at any request: their own words do not tell when it was.
 _AT_ANY_TIME = frozenset({"VD208", "VD516", "VD518", "VD526", "VD527", "VD599", "VD606", "VD705"})
+
+# What ends a server from outside vLLM, at its start as at any later hour; their words and a kernel's tell no more.
+_FROM_OUTSIDE = frozenset({"VD603", "VD704", "VD801", "VD803"})
 
 
 def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
@@ -17,12 +21,26 @@ def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
     Without a call, a start is assumed.
     """
     run, root = case.run, case.root
+    if findings and findings[0].code in _FROM_OUTSIDE and _shows_no_start(case):
+        return {"time_of_failure_unseen": True}
     if run is None or root is None or not findings or findings[0].code not in _AT_ANY_TIME:
         return {}
     assumed = root.startup_phase is StartupPhase.CONFIG and startup_phase_of(root.functions) is None
     if not assumed or root.of_a_request or run.deaths or run.reached() is not None or run.launch is not None:
         return {}
     return {"time_of_failure_unseen": True}
+
+
+def _shows_no_start(case: Case) -> bool:
+    """Files alone, and no line of them is a step of a start, its launch, or the end of one that failed."""
+    run = case.run
+    if case.live or case.container is not None:
+        return False
+    if run is None:
+        return True
+    placed = case.root is not None and startup_phase_of(case.root.functions) is not None
+    failed = any(death.id in START_FAILED for death in run.deaths)
+    return not placed and not failed and run.reached() is None and run.launch is None
 
 
 def facts_of(case: Case) -> dict[str, Scalar]:

@@ -15,6 +15,8 @@ from vllm_doctor.log.read.frame import unframed
 
 # What a page makes of the quotation marks and blanks that a program wrote.
 _TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
+# What a page of HTML writes for the signs that are its own.
+_ENTITIES = {"&#x27;": "'", "&#39;": "'", "&quot;": '"', "&#34;": '"', "&lt;": "<", "&gt;": ">", "&amp;": "&"}
 _NARROWEST = 60
 # A page or an e-mail, broken between words; a terminal, broken at its last column.
 _PAGE = 132
@@ -45,6 +47,8 @@ _BEGINS = Pattern(
     r"|\S{1,255}: line \d{1,9}: "
     r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
+    # where a person, or a program, left lines out
+    r"|\[?(?:\u2026|\.\.\.)"
     r"|terminate called |LLVM ERROR: |Fatal Python error: |(?:malloc|free|realloc)\(\): |double free |corrupted "
     r")"
 )
@@ -71,6 +75,9 @@ def untypeset(text: str) -> str:
     for mark, written in _TYPESET.items():
         if mark in text:
             text = text.replace(mark, written)
+    if "&#" in text or "&quot;" in text:
+        for name, sign in _ENTITIES.items():  # the ampersand last: it writes the others' own names
+            text = text.replace(name, sign)
     return text
 
 

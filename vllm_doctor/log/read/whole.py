@@ -10,8 +10,11 @@ from vllm_doctor.log.read.prefix import ENTRIES
 
 # So much of a text must be white space or brackets before the first entry, for a document of several lines.
 _DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")
-# A line end as JSON, Python and shells write it, and behind it the beginning of a line of vLLM's.
-_ESCAPED = re.compile(r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
+# A line end as JSON, Python and shells write it, and behind it the beginning of a line of vLLM's or of a traceback's.
+_ESCAPED = re.compile(
+    r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?"
+    r"(?:(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]|Traceback \(most recent| {2}File \\?\")"
+)
 # A terminal's line end without its second half.
 _RETURNED = re.compile(r"\r(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")
 _FEW = 3
@@ -44,6 +47,8 @@ def split(text: str) -> str:
         found = list(_entries(text))
         if len(found) >= _FEW:
             return "\n".join(found)
+        if (inner := _lines_inside(text)) is not None:
+            return inner
     if "\n" not in text and len(_RETURNED.findall(text)) >= _FEW:
         return text.replace("\r", "\n")
     if text.count("\n") < _FEW <= len(_ESCAPED.findall(text)):
@@ -52,6 +57,26 @@ def split(text: str) -> str:
     if "ERROR " in text:
         text = "\n".join(_apart(line) if line.count("ERROR ") > 1 else line for line in text.split("\n"))
     return text
+
+
+def _lines_inside(text: str) -> str | None:
+    """The text of many lines that a document of JSON holds, under whatever name; None where it holds none, or is a
+    server's answer with an error, which has a reader of its own."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if isinstance(document, dict) and "error" in document:
+        return None
+    waiting = [(document, 0)]
+    told: list[str] = []
+    while waiting:
+        value, depth = waiting.pop()
+        if isinstance(value, str) and value.count("\n") >= _FEW:
+            told.append(value)
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        waiting.extend((one, depth + 1) for one in inner if depth < _DEEP)
+    return max(told, key=len) if told else None
 
 
 def _rows(text: str) -> str:

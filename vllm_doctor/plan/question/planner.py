@@ -45,6 +45,11 @@ class PlanProblem(Exception):  # noqa: N818
     """A question that cannot be answered: what was found and what is needed."""
 
 
+# Several cards that one name was given: `2x4090`, `2 × L40S`, `4090 x2`.
+_COUNTED = re.compile(
+    r"\s*(?:(?P<first>\d{1,2})\s*[x\u00d7*]\s*(?P<after>\S.*)|(?P<before>.*\S)\s+[x\u00d7*]\s*(?P<last>\d{1,4}))\s*",
+    re.IGNORECASE,
+)
 # The launch line of a config.json with nothing else.
 MODEL_ALONE = ("vllm", "serve", "MODEL")
 
@@ -135,6 +140,21 @@ def _doubled(card: Card, total: float) -> bool:
     return 1.9 * card.total_gib <= total <= 2.1 * card.total_gib
 
 
+def _several(name: str) -> str | None:
+    """What asks the same of several cards in one name (`2 x RTX 4090`, `H100,A100`); None for other names."""
+    counted = _COUNTED.fullmatch(name)
+    if counted is not None:
+        one, number = counted["after"] or counted["before"], counted["first"] or counted["last"]
+        return f"--gpu '{one}' --gpus {number}" if find(one) is not None else None
+    names = [one.strip() for one in name.split(",")]
+    if len(names) > 1 and all(find(one) is not None for one in names):
+        return (
+            f"--sweep '{','.join(names)}' to compare them; of unequal cards in one server, plan the one with less "
+            f"memory, with --gpus {len(names)}"
+        )
+    return None
+
+
 def card_of(name: str | None, total: float | None) -> Card | None:
     """The card of a name, or None for no name. Raises PlanProblem with the nearest names."""
     if name is None:
@@ -158,6 +178,8 @@ def card_of(name: str | None, total: float | None) -> Card | None:
             f"--gpu: found {excerpt.value(name)}, no device of {maker} that is known; needed: one of "
             f"{', '.join(others_of(maker))}; of these, weights and the KV cache of a request are all that is planned"
         )
+    if card is None and (asked := _several(name)) is not None:
+        raise PlanProblem(f"--gpu: found {excerpt.value(name)}, more than the name of one card; needed: {asked}")
     if card is None:
         close = nearest(name)
         offered = f"; nearest: {', '.join(close)}" if close else ""

@@ -4,7 +4,7 @@ from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants, told_whose
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.gates.run_time import at_run_time, for_logprobs, unmeasured_kernel
 from vllm_doctor.rules.gates.sleep import maps_again, wakes
@@ -40,7 +40,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if told_whose(oom) else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_room(case)),
         changes=(

@@ -167,3 +167,9 @@ def beyond_weights(case: Case, oom: Oom) -> tuple[float, float] | None:
         return None
     most = size * 4e9 / GIB
     return (held / GIB, most) if held / GIB > _FAR * most + _EXTRAS_GIB else None
+
+
+def told_whose(oom: Oom) -> bool:
+    """Does torch's message, as far as it was pasted, say that this process holds the memory itself? Without it nobody
+    can say that it is not another process that fills the card."""
+    return oom.torch is not None and oom.torch.tells_whose

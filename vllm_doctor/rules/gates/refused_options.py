@@ -31,8 +31,8 @@ _SHORT = 5
 class RefusedOptions:
     """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
     `joined` options of this release that came in one word with their value; `paired` those that may have, and with
-    which; `dashed` those that lack a dash or have a typographic one, as they were
-    written and their values."""
+    which; `values` what the message shows behind an option; `dashed` those that lack a dash or have a typographic one,
+    as they were written and their values."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
@@ -42,6 +42,7 @@ class RefusedOptions:
     joined: tuple[str, ...] = ()
     paired: tuple[tuple[str, str], ...] = ()
     dashed: tuple[tuple[str, str, str], ...] = ()
+    values: tuple[tuple[str, str], ...] = ()
 
 
 def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
@@ -72,9 +73,10 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         and any(f"--{o} {quote}" in words for quote in "'\"")
     )
     # argparse prints what it did not take with blanks between: a list item that holds both looks like two words.
-    pairs = (
+    pairs = tuple(
         (w.lstrip("-"), after) for w, after in itertools.pairwise(parts) if w.startswith("--") and _is_value(after)
     )
+    split = tuple((w.partition("=")[0].lstrip("-"), w.partition("=")[2]) for w in parts if w[:2] == "--" and "=" in w)
     paired = tuple((o, value) for o, value in pairs if o in unknown and has(case, o) and _takes_one(o))
     dashed = tuple(
         (name, word.partition("=")[0], word.partition("=")[2] or (after if _is_value(after) else ""))
@@ -82,7 +84,15 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         if (name := _undashed(word)) and has(case, name)
     )
     return RefusedOptions(
-        (case.line(fault.hits[0].index),), known, unknown, Confidence.CONFIRMED, alone, joined, paired, dashed
+        (case.line(fault.hits[0].index),),
+        known,
+        unknown,
+        Confidence.CONFIRMED,
+        alone,
+        joined,
+        paired,
+        dashed,
+        (*pairs, *split),
     )
 
 

@@ -1,6 +1,6 @@
 """VD502: the launch uses an option that no release has: mistyped, or of another program."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from vllm_doctor.knowledge.claims import added_by
 from vllm_doctor.launch.numbers import typed
@@ -63,17 +63,18 @@ def judge(case: Case) -> Outcome:
         title=f"--{first} was refused; {told[first]}" if has(case, first) else f"vLLM has no --{first}: {told[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
-        changes=together((*(remove(option, why) for option, why in told.items()), *_renamed(case, got.unknown))),
+        changes=together((*(remove(option, why) for option, why in told.items()), *_renamed(case, got))),
         refute="`vllm serve --help=all` of this very environment lists the option",
     )
 
 
-def _renamed(case: Case, options: Sequence[str]) -> Iterator[Change]:
+def _renamed(case: Case, got: RefusedOptions) -> Iterator[Change]:
     """The value of a mistyped option, or of another program's, under vLLM's own name, where the launch does not have
     that one, too."""
-    for option in options[:_RENAMED]:
-        near, value = foreign(option) or meant(case, option), case.flag(option)
-        if near is not None and isinstance(value, str) and case.flag(near) is None:
+    said = dict(got.values)
+    for option in got.unknown[:_RENAMED]:
+        near, value = foreign(option) or meant(case, option), case.flag(option) or said.get(option)
+        if near is not None and near != option and isinstance(value, str) and case.flag(near) is None:
             renamed = set_flag(case, near, typed(value), Direction.SET, f"instead of --{option}")
             if renamed is not None:
                 yield renamed

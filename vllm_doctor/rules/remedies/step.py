@@ -25,6 +25,8 @@ _PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
 SMALLEST_DEFAULT = "the smallest default of any release on a GPU"
+# A card on which a release takes its large defaults.
+_LARGE_CARD_GIB = 80.0
 _SEQUENCE_STEPS = (8, 16, 32, 64, 128, 192, 256, 384, 512)
 # Fewer sequences than this serve nobody well.
 _FEWEST = 8
@@ -75,6 +77,10 @@ def sequences(case: Case) -> tuple[int, str]:
     # The log says which engine it is, where a release has both.
     v1 = {"V0": False, "V1": True}.get(case.run.engine or "") if case.run is not None else None
     default = versions.batch_defaults(case.version, case.total_gib, case.gpu_name, use_v1=v1)
+    if case.total_gib is None and not case.gpu_name:
+        large = versions.batch_defaults(case.version, _LARGE_CARD_GIB, use_v1=v1)
+        if large.seqs != default.seqs:  # the release goes by the card, which nothing names
+            return default.seqs, SMALLEST_DEFAULT
     return default.seqs, default.source
 
 
@@ -286,7 +292,7 @@ def _shorter_prompts(case: Case) -> Change | None:
 
 def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:
     """Fewer rows of vocabulary-wide buffers: the number whose share of what was asked is what was free."""
-    now = sequences(case)[0]
+    now, source = sequences(case)
     fit = now
     if torch is not None and torch.free is not None and torch.asked > 0:
         # Besides the failed buffer at least one of the same size is alive, so half of what is free may be used.
@@ -295,6 +301,8 @@ def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:
     if least >= now:
         return None
     why = f"the buffers are max_num_seqs × vocabulary: {least} of {now} rows take {least / now:.0%} of the memory"
+    if source == SMALLEST_DEFAULT:
+        why = f"the buffers are max_num_seqs × vocabulary; unless it is set, a release takes {now} rows or more"
     if fit < _FEWEST:
         why += "; alone it may not be enough: next to nothing was free, so the weights fill the card"
     return set_flag(case, "max-num-seqs", least, Direction.LOWER, why)

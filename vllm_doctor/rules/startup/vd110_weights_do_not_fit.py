@@ -12,7 +12,7 @@ from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import START_FAILED
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants, told_whose
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
 from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -66,7 +66,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title="The weights do not fit on the GPU" + _how_far(oom),
         # Without figures nobody can say that it is not another process that holds the card.
-        confidence=Confidence.CONFIRMED if oom.torch is not None and not unplaced else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if told_whose(oom) and not unplaced else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_by_name(case), *_whole(case)),
         changes=(

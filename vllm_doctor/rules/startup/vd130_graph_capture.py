@@ -7,7 +7,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs, platform
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants, told_whose
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import eager, sequences
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -36,7 +36,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title="CUDA graph capture ran out of memory: the KV cache left too little",
-        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if told_whose(oom) else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_graphs(case)),
         changes=(
@@ -56,7 +56,7 @@ def _of_the_measure(case: Case, oom: Oom) -> Finding:
     return finding(
         RULE,
         title="The capture that measures CUDA graphs does not fit beside the weights",
-        confidence=Confidence.CONFIRMED if oom.torch is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if told_whose(oom) else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(_fewer_sizes(case), _fewer_batches(case), eager(case), *lighter(case)),
