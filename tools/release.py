@@ -7,7 +7,8 @@
     tools/release.py bodies OLD_WHEEL WHEEL    # the functions to read again, line by line
     tools/release.py spans                     # wordings that did not change reach the newest release
     tools/release.py history [--check]         # the files that the package reads
-    tools/release.py said WHEEL...             # which function says which sentence, of one more release or again
+    tools/release.py said WHEEL...             # which function says which sentence, of one more release or again; a
+                                               # library's too
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -22,7 +23,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from releases import cited, history, read, refusals, report, said_by, store
+from releases import cited, history, library, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -69,7 +70,7 @@ def add(place: Path, folder: Path = store.FOLDER, made: Path = history.FOLDER) -
     file = store.path(wheel.version, folder)
     earlier, kept = store.before(wheel.version, folder), store.load(wheel.version, folder)
     wrote = store.write(file, store.dumps(release))
-    said_by.merge([wheel], made.parent / said_by.FILE.name)
+    said_by.merge([wheel], made.parent / said_by.FOLDER.name)
     histories = history.write(folder, made)
     state = "written" if wrote else "says so already"
     print(f"vLLM {wheel.version}: {file.name} {state}, {len(histories)} history files changed")
@@ -261,14 +262,15 @@ def _wording(found: object) -> object:
     return found.get("as") if isinstance(found, dict) else None
 
 
-def said(places: Sequence[Path], file: Path = said_by.FILE) -> int:
-    """Write which function says which sentence, of these releases too; 2 for what is no wheel of vLLM."""
+def said(places: Sequence[Path], folder: Path = said_by.FOLDER) -> int:
+    """Write which function says which sentence, of these releases too; 2 for a wheel of neither vLLM nor a library."""
     try:
-        rows = said_by.merge((read_wheel(place) for place in places), file)
+        rows = said_by.merge((library.read(place) for place in places), folder)
     except WheelError as problem:
         print(f"release: {problem}", file=sys.stderr)
         return 2
-    print(f"{file.name}: {rows} rows")
+    for name, count in rows.items():
+        print(f"{name}.json: {count} rows")
     return 0
 
 
@@ -298,7 +300,7 @@ def main(argv: list[str] | None = None) -> int:
     read_again = commands.add_parser("bodies", help="the functions to read again, in two wheels or folders")
     read_again.add_argument("before", type=Path)
     read_again.add_argument("after", type=Path)
-    sentences = commands.add_parser("said", help="which function says which sentence")
+    sentences = commands.add_parser("said", help="which function says which sentence, vLLM's or a library's")
     sentences.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
     commands.add_parser("history", help="write the files that the package reads").add_argument(

@@ -1,7 +1,8 @@
-"""The call that raises in a sentence's words, found without the sentence (said_by.json)."""
+"""The call that raises in a sentence's words, found without the sentence (knowledge/said_by/)."""
 
 import pytest
 
+from vllm_doctor.knowledge.library_places import library_place_of
 from vllm_doctor.knowledge.said_by import fingerprints, said_by, told_by
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.match import says
@@ -28,6 +29,38 @@ def test_a_quoted_sentence_tells_the_file_that_raises_it(kind: str, message: str
     assert told is not None
     assert told.file.startswith(f"vllm/{file}")
     assert says(f"/site-packages/{told.file}", "call-of-vllm")
+
+
+# The same of libraries, whose place tells what they read for vLLM.
+_TOOL = "Function name was a but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64."
+OF_LIBRARIES = [
+    ("ValueError", "Argument label2id should be a dictionary.", "model-config-file"),
+    ("TypeError", "runtime_env['uv']['uv_version'] must be of type str, got <class 'float'>", "ray-environment"),
+    ("ValidationError", "Value error, group_size requires strategy to be set to 'group'", "quantization-config"),
+    ("InvalidToolException", _TOOL, "mistral-request"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "place"), OF_LIBRARIES)
+def test_a_librarys_sentence_tells_the_place_that_raises_it(kind: str, message: str, place: str) -> None:
+    told = said_by(kind, message)
+    assert told is not None
+    assert not told.own
+    found = library_place_of(f"/site-packages/{told.file}", told.function, told.kind, serving=None)
+    assert found is not None
+    assert found.id == place
+    assert said_by(kind, message, libraries=False) is None
+
+
+def test_a_sentence_of_a_parser_of_vllm_and_of_a_library_tells_neither() -> None:
+    """vLLM's tool parsers took XGrammar's check and its words."""
+    assert said_by("ValueError", "The tool with name 'find_room' is not found in the tools list.") is None
+
+
+def test_a_sentence_that_every_model_of_a_library_copies_tells_their_part() -> None:
+    told = said_by("ValueError", "backbone_config must be a dictionary or a `PretrainedConfig`, got <class 'list'>.")
+    assert told is not None
+    assert told.file.startswith("transformers/models/")
 
 
 def test_a_sentence_of_several_releases_is_told_of_the_one_that_runs() -> None:

@@ -1,10 +1,14 @@
-"""The table of who says which sentence grows by a release, and no line of an earlier one moves (release.py said)."""
+"""The tables of who says which sentence grow by a release, and no line of an earlier one moves (release.py said)."""
 
+import ast
 import json
+import zipfile
 from pathlib import Path
 
+import pytest
 import release
-from releases import said_by
+from releases import library, said_by
+from releases.raised import raised
 
 from tests.tools.small_wheel import wheel
 
@@ -21,13 +25,13 @@ class Room:
 """
 
 
-def table(folder: Path) -> dict[str, list[str]]:
-    return json.loads((folder / "said_by.json").read_text(encoding="utf-8"))
+def table(folder: Path, package: str = "vllm") -> dict[str, list[str]]:
+    return json.loads((folder / f"{package}.json").read_text(encoding="utf-8"))
 
 
 def said(folder: Path, version: str, more: dict[str, str]) -> list[tuple[str, ...]]:
     """Adds the release; each row as (function, kind, file, releases)."""
-    assert release.said([wheel(folder, version, more=more)], folder / "said_by.json") == 0
+    assert release.said([wheel(folder, version, more=more)], folder) == 0
     told = table(folder)
     rows = (row.split() for row in told["rows"])
     named = [(told["functions"][int(f)], told["kinds"][int(k)], told["files"][int(p)], r) for _, p, f, k, r in rows]
@@ -59,14 +63,56 @@ def test_a_release_in_between_and_one_read_again_find_their_place(tmp_path: Path
 
 def test_what_is_no_wheel_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     said(tmp_path, "0.99.0", {"vllm/v1/room/a.py": LONG})
-    before = (tmp_path / "said_by.json").read_bytes()
+    before = (tmp_path / "vllm.json").read_bytes()
     (tmp_path / "none.whl").write_bytes(b"PK")
     good = wheel(tmp_path, "0.98.0")
-    assert release.said([good, tmp_path / "none.whl"], tmp_path / "said_by.json") == 2
-    assert (tmp_path / "said_by.json").read_bytes() == before
+    assert release.said([good, tmp_path / "none.whl"], tmp_path) == 2
+    assert (tmp_path / "vllm.json").read_bytes() == before
 
 
 def test_the_table_reaches_the_newest_release() -> None:
-    told = json.loads(said_by.FILE.read_text(encoding="utf-8"))
+    told = table(said_by.FOLDER)
     newest = max(release.store.versions(), key=release.as_version)
     assert told["releases"][-1] == newest
+
+
+def of_library(folder: Path, name: str, version: str, files: dict[str, str]) -> Path:
+    place = folder / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(place, "w") as archive:
+        archive.writestr(f"{name}-{version}.dist-info/METADATA", f"Name: {name}\nVersion: {version}\n")
+        for path, text in files.items():
+            archive.writestr(path, text)
+    return place
+
+
+def test_a_library_has_a_table_of_its_own_with_the_files_that_vllm_reaches(tmp_path: Path) -> None:
+    files = {"mistral_common/tokens/a.py": LONG, "mistral_common/app/b.py": NEXT, "other/c.py": NEXT}
+    old = of_library(tmp_path, "mistral_common", "1.8.5", {**files, "mistral_common/d.py": NEXT})
+    new = of_library(tmp_path, "Mistral.Common", "1.11.0+cu1", files)
+    assert release.said([old, new], tmp_path) == 0
+    told = table(tmp_path, "mistral-common")
+    assert told["releases"] == ["1.8.5", "1.11.0"]
+    assert told["files"] == ["mistral_common/d.py", "mistral_common/tokens/a.py"]
+    assert sorted(row.split()[-1] for row in told["rows"]) == ["0-", "0-", "0-0"]
+    assert not (tmp_path / "vllm.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "file"),
+    [("idle", "1.0", "idle/a.py"), ("torch", "2.9.0.dev1", "torch/hub.py"), ("torch", "2.9.0", "torch/other.py")],
+)
+def test_what_is_no_release_of_a_library_that_is_listed_is_refused(
+    tmp_path: Path, name: str, version: str, file: str
+) -> None:
+    assert release.said([of_library(tmp_path, name, version, {file: LONG})], tmp_path) == 2
+    assert not list(tmp_path.glob("*.json"))
+
+
+def test_every_library_that_is_listed_has_a_table() -> None:
+    assert {file.stem for file in said_by.FOLDER.glob("*.json")} == {*library.libraries(), "vllm"}
+
+
+def test_a_sentence_stands_in_its_classes_and_functions() -> None:
+    """Refusals that name an option are read by the same walk, and tell the class too."""
+    found = list(raised(ast.parse(NEXT)))
+    assert [(one.where, one.function, one.kind) for one in found] == [("Room.opened", "opened", "NotImplementedError")]

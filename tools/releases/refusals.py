@@ -5,11 +5,10 @@ The sentence itself stays in the wheel: `tools/release.py add` prints the new on
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 
 from releases import texts
+from releases.raised import raised
 from releases.wheel import Wheel
 
 _FILES = (
@@ -31,30 +30,10 @@ def sentences(wheel: Wheel, options: frozenset[str]) -> dict[str, dict[str, obje
     for path in wheel.paths(_FILES):
         if "raise " not in wheel.files[path] and "assert " not in wheel.files[path]:
             continue
-        for where, kind, text in _raised(wheel.tree(path)):
+        for where, _, kind, text in raised(wheel.tree(path)):
+            if kind not in _KINDS:
+                continue
             named = sorted({o for w in _WORD.findall(text) if (o := w.lstrip("-").replace("_", "-")) in options})
             if named:
                 made[texts.digest([text])] = {"in": f"{path} {where}", "kind": kind, "options": named, "text": text}
     return dict(sorted(made.items(), key=lambda row: (str(row[1]["in"]), row[0])))
-
-
-def _raised(module: ast.Module) -> Iterator[tuple[str, str, str]]:
-    """(function, kind, sentence) of every raise and assert with a text."""
-    yield from _inside(module, "")
-
-
-def _inside(node: ast.AST, where: str) -> Iterator[tuple[str, str, str]]:
-    for child in ast.iter_child_nodes(node):
-        named = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        inner = f"{where}.{child.name}".lstrip(".") if named else where  # type: ignore[attr-defined]
-        if isinstance(child, ast.Raise) and isinstance(child.exc, ast.Call):
-            kind = ast.unparse(child.exc.func).rpartition(".")[2]
-            if kind in _KINDS:
-                yield from ((where, kind, t) for t in texts.templates(_module(child.exc)))
-        elif isinstance(child, ast.Assert) and child.msg is not None:
-            yield from ((where, "AssertionError", t) for t in texts.templates(_module(child.msg)))
-        yield from _inside(child, inner)
-
-
-def _module(node: ast.expr) -> ast.Module:
-    return ast.Module(body=[ast.Return(value=node)], type_ignores=[])

@@ -1,4 +1,4 @@
-"""Every sentence of a `raise` or an `assert`, as fingerprints, with the function that says it (said_by.json).
+"""Every sentence of a `raise` or an `assert`, as fingerprints, with the function that says it (knowledge/said_by/).
 
 A release adds its own: a row whose sentence it still has goes on, one that it lacks ends with the release before. A row
 ends with `-` where the newest release has it, so that the next one moves no line.
@@ -6,18 +6,19 @@ ends with `-` where the newest release has it, so that the next one moves no lin
 
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from releases import texts
+from releases.raised import raised
 from releases.wheel import Wheel
 from vllm_doctor.knowledge import said_by
+from vllm_doctor.knowledge.said_by import OWN
 from vllm_doctor.knowledge.version import as_version
 
-FILE = Path(said_by.__file__).with_name("said_by.json")
-_SOURCE = "vLLM's wheels, each `raise` and `assert` with a sentence: tools/release.py said"
+FOLDER = Path(said_by.__file__).parent
+_SOURCE = "{}'s wheels, each `raise` and `assert` with a sentence: tools/release.py said"
 _LEFT_OUT = ("vllm/benchmarks/", "vllm/assets/", "vllm/third_party/", "vllm/vllm_flash_attn/")
 
 Row = tuple[str, str, str, str]  # fingerprints, file, function, kind
@@ -30,48 +31,52 @@ def read(wheel: Wheel) -> frozenset[Row]:
 
 def _rows(wheel: Wheel) -> Iterator[Row]:
     for path, text in wheel.files.items():
-        if path.startswith("vllm/") and not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
-            for function, kind, sentence in _raised(wheel.tree(path), ""):
+        if not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
+            for _, function, kind, sentence in raised(wheel.tree(path)):
                 if prints := said_by.told_by(sentence, texts.HOLE):
                     yield prints, path, function, kind
 
 
-def _raised(node: ast.AST, function: str) -> Iterator[tuple[str, str, str]]:
-    for child in ast.iter_child_nodes(node):
-        inner = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else function
-        if isinstance(child, ast.Raise) and isinstance(child.exc, ast.Call):
-            kind = ast.unparse(child.exc.func).rpartition(".")[2]
-            yield from ((function, kind, one) for one in _sentences(child.exc))
-        elif isinstance(child, ast.Assert) and child.msg is not None:
-            yield from ((function, "AssertionError", one) for one in _sentences(child.msg))
-        yield from _raised(child, inner)
-
-
-def _sentences(node: ast.expr) -> Iterator[str]:
-    return texts.templates(ast.Module(body=[ast.Return(value=node)], type_ignores=[]))
-
-
-def merge(wheels: Iterable[Wheel], file: Path = FILE) -> int:
-    """Add these releases to the table, or read them once more; how many rows the table then has."""
-    releases, lists, found = _load(file)
+def merge(wheels: Iterable[Wheel], folder: Path = FOLDER) -> dict[str, int]:
+    """Add these releases to their packages' tables, or read them once more; how many rows each table then has."""
+    tables: dict[str, _Table] = {}
     for wheel in wheels:
-        for held in found.values():
+        tables.setdefault(wheel.project, _Table(folder / f"{wheel.project}.json")).add(wheel)
+    return {name: table.write(_SOURCE.format("vLLM" if name == OWN else name)) for name, table in tables.items()}
+
+
+class _Table:
+    """One package's table as it grows."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._releases, self._lists, self._found = _load(file)
+
+    def add(self, wheel: Wheel) -> None:
+        """This release's rows, in place of those that it had before."""
+        for held in self._found.values():
             held.discard(wheel.version)
         for row in read(wheel):
-            found.setdefault(row, set()).add(wheel.version)
-        releases = sorted({*releases, wheel.version}, key=as_version)
-    lines = sorted(_lines(releases, {row: held for row, held in found.items() if held}))
-    # What is listed keeps its place, so that rows of earlier releases stay as they are.
-    lists = [[*known, *sorted({line[at] for line in lines}.difference(known))] for at, known in enumerate(lists, 1)]
-    places = [{name: str(i) for i, name in enumerate(names)} for names in lists]
-    rows = [
-        " ".join([prints, places[0][path], places[1][function], places[2][kind], span])
-        for prints, path, function, kind, span in lines
-    ]
-    told = zip(("releases", "files", "functions", "kinds", "rows"), (releases, *lists, rows), strict=True)
-    parts = [json.dumps({"source": _SOURCE})[1:-1], *(f"{json.dumps(name)}: {_listed(held)}" for name, held in told)]
-    file.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
-    return len(rows)
+            self._found.setdefault(row, set()).add(wheel.version)
+        self._releases = sorted({*self._releases, wheel.version}, key=as_version)
+
+    def write(self, source: str) -> int:
+        """Write it; how many rows it has."""
+        lines = sorted(_lines(self._releases, {row: held for row, held in self._found.items() if held}))
+        # What is listed keeps its place, so that rows of earlier releases stay as they are.
+        lists = [
+            [*known, *sorted({line[at] for line in lines}.difference(known))] for at, known in enumerate(self._lists, 1)
+        ]
+        places = [{name: str(i) for i, name in enumerate(names)} for names in lists]
+        rows = [
+            " ".join([prints, places[0][path], places[1][function], places[2][kind], span])
+            for prints, path, function, kind, span in lines
+        ]
+        told = zip(("releases", "files", "functions", "kinds", "rows"), (self._releases, *lists, rows), strict=True)
+        parts = [json.dumps({"source": source})[1:-1], *(f"{json.dumps(name)}: {_listed(held)}" for name, held in told)]
+        self._file.parent.mkdir(exist_ok=True)
+        self._file.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+        return len(rows)
 
 
 def _listed(held: list[str]) -> str:

@@ -12,7 +12,7 @@ import stat
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from email.parser import HeaderParser
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -44,6 +44,7 @@ class Wheel:
     metadata: Mapping[str, list[str]]
     code: Mapping[str, str] = field(default_factory=dict)  # compute capability → what code there is for it
     tags: str = ""  # .dist-info/WHEEL, which a folder has too
+    project: str = "vllm"
 
     @cached_property
     def glibc(self) -> str | None:
@@ -73,11 +74,26 @@ class Wheel:
 
 def read(place: Path) -> Wheel:
     """Read a .whl file or a folder with one unpacked. Raises WheelError."""
+    return of_vllm(place, contents(place, "vllm", re.compile(r"vllm/.*\.py")))
+
+
+def of_vllm(place: Path, held: Wheel) -> Wheel:
+    """The same, where it is a release of vLLM. Raises WheelError."""
+    if held.project != "vllm":
+        raise WheelError(f"{place}: a wheel of {held.project[:60]!r}; needed: one of vllm")
+    if "vllm/engine/arg_utils.py" not in held.files:
+        raise WheelError(f"{place}: holds no vllm/engine/arg_utils.py; needed: a vLLM wheel of 0.2.0 or newer")
+    return replace(held, version=_release_of(place, held.version))
+
+
+def contents(place: Path, package: str, wanted: re.Pattern[str]) -> Wheel:
+    """The sources of a package whose whole path is `wanted`, of whatever project and release. Raises WheelError."""
     if not place.exists():
         raise WheelError(f"{place}: no such file or folder; needed: a vLLM wheel, or a folder with one unpacked")
     try:
         # A wheel and the same wheel unpacked are read in one order.
-        texts = dict(sorted(_of_folder(place) if place.is_dir() else _of_archive(place)))
+        of_folder = place.is_dir()
+        texts = dict(sorted(_of_folder(place, package, wanted) if of_folder else _of_archive(place, wanted)))
         code = build.of_wheel(place)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as problem:
         raise WheelError(f"{place}: {problem or type(problem).__name__}; needed: a whole vLLM wheel") from None
@@ -92,11 +108,7 @@ def read(place: Path) -> Wheel:
     for key, value in parsed.items():
         metadata.setdefault(key, []).append(str(value))
     project = (metadata.get("Name") or ["nothing"])[0]
-    if project != "vllm":
-        raise WheelError(f"{place}: a wheel of {project[:60]!r}; needed: one of vllm")
-    if "vllm/engine/arg_utils.py" not in texts:
-        raise WheelError(f"{place}: holds no vllm/engine/arg_utils.py; needed: a vLLM wheel of 0.2.0 or newer")
-    return Wheel(place.name, _release_of(place, (metadata.get("Version") or [""])[0]), texts, metadata, code, tags)
+    return Wheel(place.name, (metadata.get("Version") or [""])[0], texts, metadata, code, tags, project)
 
 
 def _release_of(place: Path, said: str) -> str:
@@ -113,13 +125,7 @@ def _release_of(place: Path, said: str) -> str:
     return said.partition("+")[0]
 
 
-def _wanted(path: str) -> bool:
-    return (path.startswith("vllm/") and path.endswith(".py")) or path.endswith(
-        (".dist-info/METADATA", ".dist-info/WHEEL")
-    )
-
-
-def _of_archive(place: Path) -> Iterator[tuple[str, str]]:
+def _of_archive(place: Path, wanted: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     with zipfile.ZipFile(place) as archive:
         members = archive.infolist()
         if len(members) > _MEMBERS:
@@ -134,7 +140,8 @@ def _of_archive(place: Path) -> Iterator[tuple[str, str]]:
             seen.add(member.filename)
         left = _ALL_BYTES
         for member in members:
-            if not _wanted(member.filename):
+            header = re.fullmatch(r"[^/]+\.dist-info/(METADATA|WHEEL)", member.filename)
+            if header is None and wanted.fullmatch(member.filename) is None:
                 continue
             if stat.S_ISLNK(member.external_attr >> 16):
                 raise WheelError(f"{place}: member {member.filename[:80]!r} is a link; needed: an honest wheel")
@@ -144,9 +151,12 @@ def _of_archive(place: Path) -> Iterator[tuple[str, str]]:
             yield member.filename, content.decode("utf-8")
 
 
-def _of_folder(place: Path) -> Iterator[tuple[str, str]]:
+def _of_folder(place: Path, package: str, wanted: re.Pattern[str]) -> Iterator[tuple[str, str]]:
     left = _ALL_BYTES
-    files = sorted([*place.glob("vllm/**/*.py"), *place.glob("*.dist-info/METADATA"), *place.glob("*.dist-info/WHEEL")])
+    sources = (
+        file for file in place.glob(f"{package}/**/*.py") if wanted.fullmatch(file.relative_to(place).as_posix())
+    )
+    files = sorted([*sources, *place.glob("*.dist-info/METADATA"), *place.glob("*.dist-info/WHEEL")])
     if len(files) > _MEMBERS:
         raise WheelError(f"{place}: more than {_MEMBERS} sources; needed: a folder with one vLLM wheel unpacked")
     for file in files:

@@ -1,10 +1,10 @@
-"""The call of a failure whose calls nobody kept: vLLM's sentences tell which of its functions says them."""
+"""The call of a failure whose calls nobody kept: sentences of vLLM and its libraries tell which function says them."""
 
 import msgspec
 
 from vllm_doctor.knowledge.version import Version, parse_version
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.traceback import Frame
+from vllm_doctor.log.traceback import Frame, Link
 
 # As an installed release prints its files; no line, as each release has it elsewhere.
 _PACKAGES = "/site-packages/"
@@ -18,10 +18,15 @@ def last_to_say(fault: Fault) -> Version | None:
         return None
     from vllm_doctor.knowledge.said_by import said_by
 
-    told = said_by(crash.root.kind, crash.root.message)
+    told = said_by(crash.root.kind, crash.root.message, libraries=False)
     frames = crash.root.frames
     here = told is not None and (not frames or frames[-1].file.endswith(told.file))
     return told.last if told is not None and here else None
+
+
+def told_by_words(link: Link) -> bool:
+    """Is its one call known by what it said? Who called it, and when, is open then."""
+    return len(link.frames) == 1 and not link.frames[0].line
 
 
 def with_its_call(fault: Fault, version: str | None) -> Fault:

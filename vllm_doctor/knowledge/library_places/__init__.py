@@ -43,8 +43,13 @@ def library_places() -> tuple[LibraryPlace, ...]:
     )
 
 
-def library_place_of(file: str, function: str, kind: str, *, serving: bool) -> LibraryPlace | None:
-    """The place of an innermost call; None where nobody has read what the file does."""
+def library_place_of(file: str, function: str, kind: str, *, serving: bool | None) -> LibraryPlace | None:
+    """The place of an innermost call; None where nobody has read what the file does, or where it is not known whether
+    the server was up (`serving` is None) and the same code serves both."""
+    if serving is None:
+        both = [library_place_of(file, function, kind, serving=up) for up in (False, True)]
+        told = {one.id: one for one in both if one is not None}
+        return next(iter(told.values())) if len(told) == 1 else None
     now = "request" if serving else "start"
     return next((one for one in library_places() if one.when in {"", now} and _is(one, file, function, kind)), None)
 

@@ -4,6 +4,7 @@ from vllm_doctor.knowledge.programs import steps
 from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
+from vllm_doctor.log.sentence_call import told_by_words
 from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Finding
@@ -61,6 +62,8 @@ def _in_its_own_code(case: Case, root: Fault) -> Finding | None:
     frames = [frame for link in links for frame in link.frames]
     if root.hits or not frames or any(says(frame.file, "call-of-vllm") for frame in frames):
         return None
+    if any(told_by_words(link) for link in links):
+        return None  # who called it stands nowhere
     packages = (read("file-in-packages", in_packages(frame.file)) for frame in reversed(frames))
     name = next((told["package"] for told in packages if told is not None), "")
     if not name or layer(case, root) is not None:

@@ -9,6 +9,7 @@ import shlex
 from vllm_doctor.knowledge import distributions
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
+from vllm_doctor.log.sentence_call import told_by_words
 from vllm_doctor.log.traceback import Frame, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -41,7 +42,8 @@ def called_library(fault: Fault) -> str | None:
     if inner is None or fault.crash is None:
         return None
     told = read("file-in-packages", in_packages(inner.file))
-    by_vllm = any(says(frame.file, "call-of-vllm") for frame in fault.crash.root.frames)
+    root = fault.crash.root
+    by_vllm = told_by_words(root) or any(says(frame.file, "call-of-vllm") for frame in root.frames)
     name = distributions.distribution(told["package"]) if told is not None and by_vllm else None
     return name if name != "vllm" else None
 

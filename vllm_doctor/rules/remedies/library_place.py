@@ -9,6 +9,7 @@ from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.library_places import LibraryPlace, library_place_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, read, says
+from vllm_doctor.log.sentence_call import told_by_words
 from vllm_doctor.log.traceback import Link, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
@@ -34,14 +35,21 @@ def library_place(case: Case, fault: Fault) -> LibraryPlace | None:
     inner = library.innermost(fault)
     if root is None or inner is None or says(inner.file, "call-of-vllm"):
         return None
-    run = case.run
-    serving = run is not None and (run.up_at(fault) or fault is run.refused)
-    found = library_place_of(inner.file, inner.function, root.kind, serving=serving)
+    found = library_place_of(inner.file, inner.function, root.kind, serving=_serving(case, fault, root))
     if found is None or (root.kind in _OF_PYTHON and not inner.by_hand):
         return None
     if not found.kinds and not inner.by_hand:
         return None
     return None if _named_by_its_words(root) else found
+
+
+def _serving(case: Case, fault: Fault, root: Link) -> bool | None:
+    """Was the server up? None where a line was quoted alone, with nothing of a start above it."""
+    run = case.run
+    if run is not None and (run.up_at(fault) or fault is run.refused):
+        return True
+    alone = run is None or not any(at < fault.index for at, _ in run.miles)
+    return None if alone and told_by_words(root) else False
 
 
 def _named_by_its_words(root: Link) -> bool:

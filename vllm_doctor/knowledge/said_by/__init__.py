@@ -1,0 +1,140 @@
+"""Which function raises in these words: what a quoted last line of a traceback still tells of its calls.
+
+Of each sentence of a `raise` or an `assert` the tables (vllm.json, and one for each library that it calls) have no
+words, but three fingerprints, of three words in a row each. A message that holds them all, of the same kind, is that
+sentence, whatever values stand in it. tools/releases/said_by.py reads the wheels.
+"""
+
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from vllm_doctor.knowledge.layers import layer_of
+from vllm_doctor.knowledge.library_places import library_place_of
+from vllm_doctor.knowledge.version import Version, as_version
+
+OWN = "vllm"
+_FOLDER = Path(__file__).parent
+# Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
+_WORDS, _PRINTS = 3, 3
+# What is raised under the name of another: pydantic's and the hub's checks of fields quote the first, and Python has
+# had one class for the latter two since 3.3.
+_PASSED_ON = {
+    "ValidationError": frozenset({"ValueError", "AssertionError"}),
+    "StrictDataclassFieldValidationError": frozenset({"ValueError", "TypeError"}),
+    "StrictDataclassClassValidationError": frozenset({"ValueError", "TypeError"}),
+    "OSError": frozenset({"EnvironmentError", "IOError"}),
+}
+_READ = 2000
+
+
+class SaidBy(NamedTuple):
+    """A call that says a sentence, and the first and the last release known to have it there."""
+
+    file: str
+    function: str
+    kind: str
+    first: Version
+    last: Version
+
+    @property
+    def own(self) -> bool:
+        """Is it vLLM's? The releases are vLLM's then, else the library's."""
+        return self.file.startswith(f"{OWN}/")
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`rows`, in the order of the fingerprints that they begin with: then file, function, kind and releases, which are
+    places in the lists above."""
+
+    source: str
+    releases: tuple[str, ...]
+    files: tuple[str, ...]
+    functions: tuple[str, ...]
+    kinds: tuple[str, ...]
+    rows: tuple[str, ...]
+
+
+def fingerprints(text: str, hole: str = "") -> tuple[str, ...]:
+    """Of each three words in a row, in order; none of words that hold `hole`, where a value stands."""
+    words = text.split()
+    runs = (words[i : i + _WORDS] for i in range(len(words) - _WORDS + 1))
+    return tuple(
+        f"{zlib.crc32(' '.join(run).encode()) & 0xFFFFFF:06x}"
+        for run in runs
+        if not hole or not any(hole in word for word in run)
+    )
+
+
+def told_by(text: str, hole: str) -> str:
+    """The fingerprints that tell a sentence, as one word; empty where too little of it is fixed."""
+    found = sorted(set(fingerprints(text, hole)))[:_PRINTS]
+    return "".join(found) if len(found) == _PRINTS else ""
+
+
+def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bool = True) -> SaidBy | None:
+    """The call that raises `kind` with such a message: vLLM's in this release, else in the newest that has it, or a
+    library's. None where no sentence fits, or calls of several parts have the same one."""
+    tables = [OWN, *(_libraries() if libraries else ())]
+    return _one([one for name in tables for one in _told(name, kind, message[:_READ], at)])
+
+
+def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
+    """What one package has of it: in the release that runs, which is known of vLLM alone, else in the newest."""
+    found = list(_fitting(name, kind, message))
+    newest = max((one.last for one in found), default=None)
+    told = [one for one in found if name == OWN and at is not None and one.first <= at <= one.last]
+    return told or [one for one in found if one.last == newest]
+
+
+def _one(found: Sequence[SaidBy]) -> SaidBy | None:
+    """The call where all are of one part: vLLM's own before a library's copy of it."""
+    if len({one.file.rpartition("/")[0] for one in found}) == 1:
+        return found[0]
+    own = [one for one in found if one.own]
+    parts = {_part(one, places=not own) for one in found}
+    if len(parts) != 1 or not any(next(iter(parts))) or len({one.file.rpartition("/")[0] for one in own}) > 1:
+        return None
+    return (own or found)[0]
+
+
+def _part(one: SaidBy, *, places: bool) -> tuple[str, ...]:
+    """What an answer would be about: the layer of the file and, of a library's, what the place does for vLLM."""
+    file = f"/site-packages/{one.file}"
+    part = layer_of((), (file,))
+    here = [library_place_of(file, one.function, one.kind, serving=up) for up in (False, True)] if places else []
+    return (part.id if part is not None else "", *(place.id if place is not None else "" for place in here))
+
+
+def _fitting(name: str, kind: str, message: str) -> Iterator[SaidBy]:
+    here = frozenset(fingerprints(message))
+    table = _read(name)
+    for first in sorted(here):
+        for row in table.rows[bisect_left(table.rows, first) : bisect_left(table.rows, f"{first}~")]:
+            prints, file, function, of_kind, releases = row.split()
+            own = table.kinds[int(of_kind)]
+            parts = (prints[i : i + 6] for i in range(0, len(prints), 6))
+            if (own == kind or own in _PASSED_ON.get(kind, ())) and here.issuperset(parts):
+                start, _, end = releases.partition("-")
+                yield SaidBy(
+                    table.files[int(file)],
+                    table.functions[int(function)],
+                    own,
+                    as_version(table.releases[int(start)]),
+                    as_version(table.releases[int(end) if end else -1]),
+                )
+
+
+@cache
+def _libraries() -> tuple[str, ...]:
+    return tuple(sorted(file.stem for file in _FOLDER.glob("*.json") if file.stem != OWN))
+
+
+@cache
+def _read(name: str) -> _Table:
+    return msgspec.json.decode((_FOLDER / f"{name}.json").read_bytes(), type=_Table)
