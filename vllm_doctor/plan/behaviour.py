@@ -153,6 +153,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     drafts_widen_convolutions: bool
     aligns_latent_hybrids: bool
     scales_indexer_workspace: bool
+    allocates_by_torch_2_13: bool
     keeps_profile_whole: bool
     checkpoints_mamba2: bool
     v2_sampler_warm_up: bool

@@ -48,7 +48,7 @@ def figures_of(  # noqa: PLR0917
     outside = non_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     stays = not_of_torch(a, s, gpu, total_gib, last_stage=index == s.parallel.pp - 1)
     weights = known.weights_gib if known.weights_gib is not None else stage.weights / GIB
-    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + stage.activation.kept / GIB
+    rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + _kept(stage, known)
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
     captured = graphs(a, s, gpu, index) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
     charged = _charged(s, captured, known)
@@ -68,7 +68,7 @@ def figures_of(  # noqa: PLR0917
     found = Figures(
         weights=weights,
         rest=rest,
-        stays=rest if known.non_torch_gib is not None else min(rest, stays + stage.activation.kept / GIB),
+        stays=rest if known.non_torch_gib is not None else min(rest, stays + _kept(stage, known)),
         active=active,
         captured=captured,
         charged=charged,
@@ -78,6 +78,11 @@ def figures_of(  # noqa: PLR0917
         spreads=tuple(spreads),
     )
     return found, stage
+
+
+def _kept(stage: Stage, known: KnownTerms) -> float:
+    """GiB of torch's that the profile's pass leaves behind; the copy that a first start may leave is of that pass."""
+    return (stage.activation.kept + (stage.staying if known.activation_gib is None else 0.0)) / GIB
 
 
 def counts_all(gpu: Card | None) -> bool:

@@ -19,6 +19,7 @@ from vllm_doctor.plan.prediction.run_out import points_of
 from vllm_doctor.plan.prediction.stage import Stage, quantization
 from vllm_doctor.plan.prediction.sums import start_terms
 from vllm_doctor.plan.support import judge
+from vllm_doctor.plan.terms.compiling import left_by_compiling
 from vllm_doctor.plan.terms.host import host_use
 from vllm_doctor.plan.terms.term import Term
 
@@ -159,17 +160,22 @@ def _one(  # noqa: PLR0917
         settings=s,
         host=host,
         stage=index,
+        staying_gib=stage.staying / GIB,
         lacking_gib=lacking,
     )
 
 
 def _terms(stage: Stage) -> tuple[Term, ...]:
-    if not stage.stranded:
-        return stage.activation.terms
-    lost = Term(
-        "stranded while loading",
-        stage.stranded,
-        "gate and up minus down, of each layer's experts; missing once pool and graphs are there",
-        "vLLM pull request 41268",
-    )
-    return (*stage.activation.terms, lost)
+    more: list[Term] = []
+    if stage.stranded:
+        more.append(
+            Term(
+                "stranded while loading",
+                stage.stranded,
+                "gate and up minus down, of each layer's experts; missing once pool and graphs are there",
+                "vLLM pull request 41268",
+            )
+        )
+    if stage.staying:
+        more.append(left_by_compiling(stage.staying))
+    return (*stage.activation.terms, *more)

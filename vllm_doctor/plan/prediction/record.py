@@ -51,6 +51,7 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     host: HostUse = HostUse()
     stage: int = 0  # of the pipeline, counted from 0
+    staying_gib: float = 0.0  # what the first start's compilation leaves behind
     lacking_gib: float | None = None  # what the first full step lacks at the bad end, where it is in doubt or fails
 
     @property
@@ -60,7 +61,8 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True):
         given = self.margin_gib is None or self.margin_gib[0] == self.margin_gib[1]
         if given or self.activation_gib != self.activation.peak / GIB:
             return 0.0
-        return (self.activation.peak - self.activation.compiled) / GIB
+        more = (self.activation.peak - self.activation.compiled) / GIB
+        return more + self.staying_gib if more else 0.0
 
     @property
     def sizes_only(self) -> bool:

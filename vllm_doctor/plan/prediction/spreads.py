@@ -177,6 +177,13 @@ def spreads_of(  # noqa: PLR0917
         Spread("shared experts", stage.replicated / GIB if known.weights_gib is None else 0.0, 0.0),
         Spread("balancing of experts", 0.0, stage.lighter / GIB if known.activation_gib is None else 0.0),
         Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
-        Spread(COMPILED, stage.pinned / GIB if compiled or every else 0.0, compiled),
+        _of_compiling(stage, compiled, every=every),
     ]
     return [x for x in (*found, *whole) if x.below or x.above]
+
+
+def _of_compiling(stage: Stage, compiled: float, *, every: bool) -> Spread:
+    """What a start has less whose copy stays against the plan, and more which finds its code compiled, or whose copy
+    does not stay."""
+    less = (stage.pinned - stage.staying) / GIB if compiled or every else 0.0
+    return Spread(COMPILED, less, compiled + (stage.staying / GIB if compiled or every else 0.0))

@@ -17,7 +17,7 @@ from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms import turboquant
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.balancing import balancing
-from vllm_doctor.plan.terms.compiling import may_stay
+from vllm_doctor.plan.terms.compiling import may_stay, stays
 from vllm_doctor.plan.terms.draft_model import drafter_bytes
 from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.fragments import stranded
@@ -45,6 +45,7 @@ class Stage(msgspec.Struct, frozen=True):
     offloaded: Offloaded  # of the weights, what stays on the host
     loading: float  # what is there beside the weights until they are loaded
     pinned: float  # of what compiling takes, what may stay
+    staying: float  # and of that what is planned to
     reserved: float = 0.0  # what kernels take when the pool is made, beyond the profile
 
 
@@ -132,7 +133,19 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
     kept_beyond = turboquant.reserved(a, s)
     pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
     return Stage(
-        weights, activation, pool, checked, lost, heavier, replicated, lighter, away, loading, pinned, kept_beyond
+        weights,
+        activation,
+        pool,
+        checked,
+        lost,
+        heavier,
+        replicated,
+        lighter,
+        away,
+        loading,
+        pinned,
+        stays(s, pinned, highest=activation.peak > activation.compiled),
+        kept_beyond,
     )
 
 

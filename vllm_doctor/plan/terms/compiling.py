@@ -22,8 +22,9 @@ from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.term import Term
 
 _NAME = "compiling, embedding table"
-# From where on the copy was seen to stay: two starts of three on compute capability 12 (0.28 on an RTX 5090; 0.30 on an
-# RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16), none of five others.
+# From where on the copy was seen to stay: three starts of four on compute capability 12 (0.28 on an RTX 5090 and on an
+# RTX PRO 4000; 0.30 on an RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16), none of five
+# others. The fourth was of 0.24, which runs on torch 2.11; the three run on 2.13.
 PINNED_FROM = 12.0
 # The least compute capability for which this is known: a Tesla V100 showed nothing of it.
 COMPILED_FROM = 7.5
@@ -53,3 +54,20 @@ def may_stay(terms: Iterable[Term], s: Settings, capability: float | None) -> fl
     if s.expandable or s.does.keeps_profile_whole or (capability or 0.0) < PINNED_FROM:
         return 0.0
     return sum(t.bytes for t in terms if t.name == _NAME)
+
+
+def stays(s: Settings, left: float, *, highest: bool) -> float:
+    """Of the `left` bytes that may stay, what is planned to: all of them with torch 2.13 (requirements/cuda.txt), where
+    the copy is what the pass takes `highest`; a wider step takes its block again."""
+    own = highest or s.timed is Timed.EVERY
+    return left if s.does.allocates_by_torch_2_13 and own else 0.0
+
+
+def left_by_compiling(size: float) -> Term:
+    """The copy that stays, as one of the plan's terms."""
+    return Term(
+        "left by compiling",
+        size,
+        "the copy of the embedding table, whose block a small one keeps; the next start has it free",
+        "v1/worker/gpu_worker.py determine_available_memory",
+    )
