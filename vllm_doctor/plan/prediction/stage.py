@@ -17,7 +17,7 @@ from vllm_doctor.plan.model.quantization import Scheme, scheme
 from vllm_doctor.plan.terms import turboquant
 from vllm_doctor.plan.terms.activation import Activation, estimate
 from vllm_doctor.plan.terms.balancing import balancing
-from vllm_doctor.plan.terms.compiling import may_stay, stays
+from vllm_doctor.plan.terms.compiling import left_behind, may_stay
 from vllm_doctor.plan.terms.draft_model import drafter_bytes
 from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.fragments import stranded
@@ -144,7 +144,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         away,
         loading,
         pinned,
-        stays(s, pinned, highest=activation.peak > activation.compiled),
+        left_behind(s, pinned, highest=activation.peak > activation.compiled),
         kept_beyond,
     )
 

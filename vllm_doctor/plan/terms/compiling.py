@@ -56,7 +56,7 @@ def may_stay(terms: Iterable[Term], s: Settings, capability: float | None) -> fl
     return sum(t.bytes for t in terms if t.name == _NAME)
 
 
-def stays(s: Settings, left: float, *, highest: bool) -> float:
+def left_behind(s: Settings, left: float, *, highest: bool) -> float:
     """Of the `left` bytes that may stay, what is planned to: all of them with torch 2.13 (requirements/cuda.txt), where
     the copy is what the pass takes `highest`; a wider step takes its block again."""
     own = highest or s.timed is Timed.EVERY
