@@ -236,3 +236,13 @@ def test_keys_and_values_of_dflash_are_copied_where_they_are_not_quantized(value
     eight = {**BLOCKS, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
     layers, copied = 5 * LAYER, 5 * 2 * 8 * 128 * 4096
     assert values(BLOCKS, "dflash") - values(eight, "dflash") == pytest.approx(layers / 2 + copied, rel=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "refused"), [(0, "0.8.5", False), (128, "0.8.5", True), (128, "0.19.1", False)]
+)
+def test_the_v0_engine_asserts_one_vocabulary(plan, monkeypatch, words, version, refused):
+    monkeypatch.setenv("VLLM_USE_V1", "0")
+    draft = {**LLAMA_8B, "num_hidden_layers": 2, "vocab_size": LLAMA_8B["vocab_size"] + words}
+    told = plan(draft, None, version).settings
+    assert ([r.found for r in told.refusals] == [f"a drafter with {128256 + words} words"]) is refused

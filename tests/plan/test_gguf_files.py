@@ -16,6 +16,13 @@ EXPERTS = {
     "num_experts_per_tok": 8,
     "moe_intermediate_size": 768,
 }
+JOINED = {**LLAMA_8B, "architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+SEES = {
+    **EXPERTS,
+    "architectures": ["Qwen3VLMoeForConditionalGeneration"],
+    "model_type": "qwen3_vl_moe",
+    "text_config": {**EXPERTS, "model_type": "qwen3_vl_moe_text"},
+}
 PLAIN_DEEPSEEK = {key: value for key, value in DEEPSEEK_LIKE.items() if key != "quantization_config"}
 PLAIN_GPT_OSS = {key: value for key, value in GPT_OSS_20B.items() if key != "quantization_config"}
 
@@ -44,6 +51,15 @@ def ask(tmp_path, monkeypatch):
         (PLAIN_GPT_OSS, "0.20.0", "uncertain", "5.6.0 is the first"),
         (PLAIN_GPT_OSS, "0.24.0", "unknown", "vllm-gguf-plugin"),
         (PLAIN_DEEPSEEK, "0.8.1", "does-not-start", "no Transformers reads such a file"),
+        (SEES, "0.12.0", "does-not-start", "no Transformers reads such a file"),
+        # 0.12.0 alone looks for each expert in the file (vLLM issue 38716).
+        (EXPERTS, "0.11.2", "starts", None),
+        (EXPERTS, "0.12.0", "does-not-start", "looks for each expert in a file that joins them"),
+        (EXPERTS, "0.13.0", "starts", None),
+        (LLAMA_8B, "0.12.0", "starts", None),
+        # Phi 3 stores gate and up as one matrix (vLLM issue 11970).
+        (JOINED, "0.6.6", "does-not-start", "0.6.6 takes no joined projections from such a file"),
+        (JOINED, "0.7.0", "starts", None),
     ],
 )
 def test_the_release_asks_for_a_transformers_that_reads_the_file_or_not(ask, config, version, verdict, says):

@@ -99,6 +99,14 @@ def test_modelopt_s_list_goes_before_its_layers():
     assert (bits(UP, **told), bits(Q, **told)) == (16, 8)
 
 
+def test_modelopt_s_layers_are_found_under_the_checkpoint_s_names():
+    """Nemotron-H's checkpoints say `backbone` where vLLM says `model` (modelopt.py apply_vllm_mapper)."""
+    layers = {"backbone.layers.3.mixer.experts.0.up_proj": {"quant_algo": "NVFP4", "group_size": 16}}
+    told = {"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    assert bits("model.layers.3.mixer.experts.0.up_proj", **told) == 4
+    assert bits("model.layers.3.mixer.in_proj", **told) == 16
+
+
 def test_gptq_s_exceptions_match_the_fused_name_and_the_first_decides():
     rules = {"-:.*self_attn.qkv_proj": {}, "+:.*gate_up_proj": {"bits": 8}, "-:.*mlp.*": {}}
     told = {"quant_method": "gptq", "bits": 4, "group_size": 128, "dynamic": rules}

@@ -357,3 +357,19 @@ def test_backends_of_other_devices_are_refused_by_the_first_engine():
 
     assert told("TORCH_SDPA", "0.7.3") == ["VLLM_ATTENTION_BACKEND"]
     assert told("FLASH_ATTN", "0.7.3") == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("--convert embed", "0.14.1", ["--convert"]),
+        ("--convert embed --runner pooling", "0.14.1", []),
+        ("--convert none", "0.14.1", []),
+        ("--convert embed", "0.22.0", []),  # takes it as --runner pooling
+    ],
+)
+def test_a_model_that_generates_is_not_turned_by_convert_alone(flags, version, told):
+    """Up to 0.21 the runner stays the generating one, and no pooler is made (vLLM issue 42480)."""
+    _, s, _ = settings(LLAMA_8B, flags, version)
+    assert [r.flag for r in s.refusals] == told
+    assert s.pooling is (flags != "--convert none")

@@ -44,7 +44,7 @@ def ask(tmp_path, monkeypatch):
         file = tmp_path / "config.json"
         file.write_text(json.dumps(config))
         said = flags.split()
-        set_first = [word for word in said if word.startswith("VLLM_")]
+        set_first = [word for word in said if word.startswith(("VLLM_", "TRITON_PTXAS"))]
         words = (*set_first, "vllm", "serve", "m", "--max-model-len", "4096", *said[len(set_first) :])
         return planner(Question(words, gpu, gpus, None, version, str(file)))
 
@@ -215,7 +215,8 @@ def test_a_backend_of_other_cards_is_refused(ask):
     ],
 )
 def test_a_build_of_torch_that_the_launch_does_not_show_leaves_the_start_uncertain(ask, gpu, version, only):
-    flags = "VLLM_USE_FLASHINFER_SAMPLER=0 --dtype half --max-model-len 4096"
+    settled = "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas --gpu-memory-utilization 0.8"  # what a GB10 also depends on
+    flags = f"VLLM_USE_FLASHINFER_SAMPLER=0 {settled} --dtype half --max-model-len 4096"
     p = ask(LLAMA_8B, flags, gpu=gpu, gpus=1, version=version).predict()
     assert [only in told.detail for told in p.settings.depends] == [True] * (only is not None)
     assert only is None or (p.outcome, p.verdict, p.odds) == ("ok", "uncertain", None)
@@ -226,7 +227,12 @@ def test_a_build_of_torch_that_the_launch_does_not_show_leaves_the_start_uncerta
     [
         ("RTX PRO 6000", "0.10.1", "", ["the build of torch"]),  # its torch is older than triton_kernels asks for
         ("RTX PRO 6000", "0.10.2", "", ["whether triton_kernels is installed"]),
-        ("GB10", "0.11.2", "", ["whether triton_kernels is installed"]),
+        (
+            "GB10",
+            "0.11.2",
+            "TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas --gpu-memory-utilization 0.8",
+            ["whether triton_kernels is installed"],
+        ),
         ("RTX PRO 6000", "0.11.0", "VLLM_MXFP4_USE_MARLIN=1", ["whether triton_kernels is installed"]),
         ("RTX PRO 6000", "0.11.2", "VLLM_MXFP4_USE_MARLIN=1", []),
         ("RTX PRO 6000", "0.12.0", "", []),
@@ -770,8 +776,12 @@ def test_v0_keeps_no_experts_with_a_bias_on_the_host(ask, config, flags, version
         ("--runner pooling --convert embed", "0.15.1", []),
         ("--task classify", "0.10.0", ["--task"]),
         ("--task classify", "0.9.2", []),  # makes no classifier of it
-        ('--convert classify --hf-overrides {"classifier_from_token":["no","yes"]}', "0.15.1", []),
-        ("--convert classify --quantization fp8", "0.15.1", []),  # asks for the weights of plain checkpoints alone
+        ('--runner pooling --convert classify --hf-overrides {"classifier_from_token":["no","yes"]}', "0.15.1", []),
+        (
+            "--runner pooling --convert classify --quantization fp8",
+            "0.15.1",
+            [],
+        ),  # asks for the weights of plain checkpoints alone
     ],
 )
 def test_a_generating_model_has_no_weights_of_classes(ask, flags, version, told):

@@ -264,6 +264,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     routes_ungrouped_by_groups: bool
     rounds_graphs_to_drafts: bool
     indexer_in_four_bits_on_ten: bool
+    one_ptxas: bool
+    converts_what_generates: bool
+    names_each_expert_of_gguf: bool
+    loads_gguf_in_parts: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

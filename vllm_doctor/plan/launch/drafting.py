@@ -39,6 +39,12 @@ def refused(  # noqa: PLR0917
         return
     if engine == "V0" and stages > 1 and does.drafts_in_one_stage:
         yield Refusal("--pipeline-parallel-size", str(stages), "1: the V0 engine drafts in one stage alone")
+    if engine == "V0" and drafter is not None and drafter.vocab != a.vocab:  # read in 0.4.3, 0.6.4, 0.8.5 and 0.9.2
+        yield Refusal(
+            "--speculative-config",
+            f"a drafter with {drafter.vocab} words",
+            f"one with {a.vocab}, as the model has: the V0 engine asserts that both have one vocabulary",
+        )
     yield from _ranks(flags, method, version, does, engine, ranks)
     own = flags.object("speculative-config").get("model") is None
     drafts_as = _own_class(method, a, version)

@@ -13,6 +13,7 @@ from vllm_doctor.plan.launch.cache_types import ENDS
 from vllm_doctor.plan.launch.flags import Flags, whole
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import pools_by_name
 from vllm_doctor.plan.model.quantization import AWQ_METHODS, GPTQ_METHODS
 
 # Model types that float16 overflows (config/model.py _FLOAT16_NOT_SUPPORTED_MODELS).
@@ -77,6 +78,12 @@ def refusals_of_launch(flags: Flags, a: Architecture, par: Parallel, length: int
 def _classes(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refusal]:
     """A generating model made a classifier: its checkpoint has a head of the vocabulary, and none of classes. One that
     takes its classes from words (classifier_from_token) makes the head of the vocabulary's."""
+    made = flags.text("convert")
+    alone = made not in {None, "auto", "none"} and flags.text("runner") in {None, "auto"}
+    if alone and does.converts_what_generates and not pools_by_name(a.name):
+        needed = "--runner pooling beside it: alone it leaves the runner to generate, and no pooler is made"
+        yield Refusal("--convert", str(made), needed)
+        return
     option = next((name for name in ("convert", "task") if flags.text(name) == "classify"), None)
     plain = a.quantization is None and flags.text("quantization") is None
     from_words = flags.text("hf-overrides") or ""

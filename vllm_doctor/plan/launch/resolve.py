@@ -289,6 +289,7 @@ def resolve(  # noqa: PLR0917
         lora_shared=flags.on("fully-sharded-loras", default=False),
         kv_stored=layers_cache_type(flags, arch, does) != (flags.text("kv-cache-dtype") or "auto"),
         gguf=gguf,
+        ptxas_named=bool(env.get("TRITON_PTXAS_PATH")),
         config_elsewhere=bool(flags.text("hf-config-path")),
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),

@@ -37,6 +37,8 @@ def answers_pooled(flags: Flags, arch: Architecture) -> bool:
     runner, task = flags.text("runner"), flags.text("task")
     if runner in {"generate", "pooling"}:
         return runner == "pooling"
+    if flags.text("convert") not in {None, "auto", "none"}:  # since 0.22; before, it ends the start without --runner
+        return True
     if task not in {None, "auto"}:
         return task in {"embed", "embedding", "classify", "score", "reward"}
     return pools_by_name(arch.name)

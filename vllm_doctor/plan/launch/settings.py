@@ -85,6 +85,7 @@ class Settings(msgspec.Struct, frozen=True):
     lora_shared: bool = False  # ranks share what else each has whole of an adapter (--fully-sharded-loras)
     kv_stored: bool = False  # the cache's type is the checkpoint's, not the option's
     gguf: str | None = None
+    ptxas_named: bool = False  # TRITON_PTXAS_PATH
     config_elsewhere: bool = False  # --hf-config-path: the description is not the model's own
     custom_all_reduce: bool = True
     expandable: bool = False  # torch grows its segments, so blocks that steps leave behind join

@@ -202,8 +202,13 @@ def _modelopt(config: Section, base: Format) -> Choose:
     def choose(name: str, _expert: bool) -> Format:
         if name in left:
             return base
-        parts = name.split(".")
-        return next((layers[p] for p in (".".join(parts[:i]) for i in range(len(parts), 0, -1)) if p in layers), base)
+        for spelled in spellings(name):  # vLLM renames the listed modules as it does the weights (apply_vllm_mapper)
+            parts = spelled.split(".")
+            trees = (".".join(parts[:i]) for i in range(len(parts), 0, -1))
+            found = next((layers[tree] for tree in trees if tree in layers), None)
+            if found is not None:
+                return found
+        return base
 
     return choose
 

@@ -33,6 +33,7 @@ from vllm_doctor.plan.support import (
     shapes,
     shared_memory,
     states,
+    this_host,
     torch_build,
     tower_heads,
 )
@@ -83,7 +84,13 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *shared_memory.doubts(a, s, gpu),
             *model.doubts(a, s),
         ),
-        (*torch_build.depends(s, gpu), *experts.depends(a, s, gpu), *gguf.depends(a, s), *sampler.depends(s, gpu)),
+        (
+            *torch_build.depends(s, gpu),
+            *this_host.depends(s, gpu),
+            *experts.depends(a, s, gpu),
+            *gguf.depends(a, s),
+            *sampler.depends(s, gpu),
+        ),
     )
 
 

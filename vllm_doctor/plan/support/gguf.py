@@ -39,6 +39,12 @@ def kinds() -> dict[str, FileKind]:
     return msgspec.convert(told["model_types"], dict[str, FileKind])
 
 
+def _reader(a: Architecture) -> FileKind | None:
+    """By the model's type, else that of the text model within."""
+    found = kinds().get(a.model_type)
+    return found if found is not None else kinds().get(a.model_type.removesuffix("_text"))
+
+
 def _asked(s: Settings) -> bool:
     return s.gguf is not None and s.gguf.lower().endswith(".gguf") and not s.does.gguf_by_plugin
 
@@ -69,12 +75,13 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     file's (config/model.py _verify_quantization)."""
     if not _asked(s):
         return
+    yield from _tensors(a, s)
     if s.config_elsewhere:
         stored = a.quantization.text("quant_method") if a.quantization is not None else ""
         if stored and stored != "gguf" and s.does.checks_stored_method:
             yield Refusal("--hf-config-path", f"a config.json of {stored}", "one without quantization_config")
         return
-    reader = kinds().get(a.model_type)
+    reader = _reader(a)
     if reader is None:
         return
     _, below = _bounds(s.version)
@@ -84,9 +91,23 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("model", found, f"a safetensors checkpoint: {which} reads such a file")
 
 
+# Model types whose checkpoints store gate and up, and queries, keys and values, as one matrix each.
+_JOINED = frozenset({"phi3"})
+
+
+def _tensors(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Files whose tensors the loader cannot give to the model's."""
+    if a.moe is not None and s.does.names_each_expert_of_gguf:
+        needed = f"a safetensors checkpoint, or 0.13.0: {s.version} looks for each expert in a file that joins them"
+        yield Refusal("model", "a GGUF file of a model with experts", needed)
+    if a.model_type in _JOINED and s.does.loads_gguf_in_parts:
+        needed = f"a safetensors checkpoint, or 0.7.0: {s.version} takes no joined projections from such a file"
+        yield Refusal("model", f"a GGUF file of {a.model_type}", needed)
+
+
 def depends(a: Architecture, s: Settings) -> Iterator[Dependence]:
     """Which Transformers is installed, where the release takes one that reads the file and one that does not."""
-    reader = kinds().get(a.model_type) if _asked(s) and not s.config_elsewhere else None
+    reader = _reader(a) if _asked(s) and not s.config_elsewhere else None
     if reader is None or reader.since is None:
         return
     least, below = _bounds(s.version)
