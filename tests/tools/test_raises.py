@@ -56,13 +56,13 @@ def test_each_raise_in_scope_is_found_with_its_tests_and_its_message():
             "not isinstance(model, SupportsLoRA) | ValueError: f'Model {type(model)} is not supported for LoRA.'",
         ),
     ]
-    assert [s.joint for s in found] == [True, False, False]
+    assert [s.written for s in found] == ["history/joint.json", "", ""]
     assert kind(found[0]) == ("asked", "history/joint.json")
     assert kind(found[2]) == ("asked", "plan/launch/traits.py")
 
 
 def test_what_no_row_names_is_unread():
-    assert kind(Site("somewhere.py::f", "x | ValueError: 'y'", 1, joint=False)) == ("unread", "")
+    assert kind(Site("somewhere.py::f", "x | ValueError: 'y'", 1, "")) == ("unread", "")
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.where.pattern[:40])

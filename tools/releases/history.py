@@ -27,6 +27,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "models": ("architectures", "breakable", "quantizations"),
     "build": ("build",),
     "schemes": ("schemes",),
+    "checkpoints": ("checkpoints",),
     "traits": ("traits",),
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),

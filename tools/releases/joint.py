@@ -79,8 +79,8 @@ class Joint:
             behind = [f"({part} is not None)"] if part in _OPTIONAL else []
             for function in filter(_validates, functions.values()):
                 for found, line in self._of(function.body, behind, _inside(part, function), _DEPTH):
-                    test = _folded(found)
-                    if test not in {"True", "False"} and _decidable(test):
+                    test = folded(found)
+                    if test not in {"True", "False"} and decidable(test):
                         made[test] = self._record(test)
                         self.decided.add(id(line))
         return {test: made[test] for test in sorted(made)}
@@ -265,7 +265,7 @@ def _inside(part: str, function: ast.FunctionDef) -> _Here:
 _ALWAYS = {"model is not None": True, "model is None": False, "model.is_submodel_config": False, "model": True}
 
 
-def _folded(test: str) -> str:
+def folded(test: str) -> str:
     """A test without what always holds."""
     return ast.unparse(_fold(ast.parse(test, mode="eval").body))
 
@@ -371,7 +371,7 @@ def _dotted(node: ast.expr) -> set[str]:
     return made | {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and n.id not in inner}
 
 
-def _decidable(test: str) -> bool:
+def decidable(test: str) -> bool:
     """Can it hold whatever the unknown is? Each `unknown` then stands beside an `or`."""
     return _holds(ast.parse(test, mode="eval").body)
 

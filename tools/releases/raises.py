@@ -8,8 +8,8 @@ A row of raises.json names a place (`path::function`), may name what stands in t
   other    another device, or a package that CUDA's wheel does not come with
   missing  it depends on these four alone, and the plan does not ask it: `by` says what
 
-The first row that matches counts. A test of the configuration that joint.py could write down is asked as it stands
-there. What no row names is `unread`.
+The first row that matches counts. A test of the configuration that joint.py could write down, or of a checkpoint's
+quantization_config that checkpoints.py could, is asked as it stands there. What no row names is `unread`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from releases.checkpoints import Checkpoints
 from releases.joint import Joint
 from releases.wheel import Wheel
 
@@ -41,7 +42,7 @@ class Site:
     where: str  # path::Class.function
     says: str  # the tests, " | ", the message
     line: int
-    joint: bool  # is the test written down by joint.py?
+    written: str  # the history file that the test is written down in, if any
 
 
 @dataclass(frozen=True)
@@ -66,8 +67,8 @@ def rows() -> tuple[Row, ...]:
 
 def kind(site: Site) -> tuple[str, str]:
     """What the plan makes of a `raise`, and by what."""
-    if site.joint:
-        return "asked", "history/joint.json"
+    if site.written:
+        return "asked", site.written
     for row in rows():
         if row.where.search(site.where) and row.says.search(site.says):
             return row.kind, row.by
@@ -76,14 +77,20 @@ def kind(site: Site) -> tuple[str, str]:
 
 def sites(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> Iterator[Site]:
     """Every `raise` in scope, in the order of the sources."""
-    joint = Joint(wheel, options)
+    joint, stored = Joint(wheel, options), Checkpoints(wheel)
     joint.tests()
+    stored.read()
+    decided = dict.fromkeys(joint.decided, "history/joint.json") | dict.fromkeys(
+        stored.decided, "history/checkpoints.json"
+    )
     for path in wheel.paths(_SCOPE.pattern):
         short = path.removeprefix("vllm/")
-        yield from _within(wheel.tree(path), short, "", (), joint.decided)
+        yield from _within(wheel.tree(path), short, "", (), decided)
 
 
-def _within(node: ast.AST, path: str, function: str, behind: tuple[str, ...], decided: set[int]) -> Iterator[Site]:
+def _within(
+    node: ast.AST, path: str, function: str, behind: tuple[str, ...], decided: Mapping[int, str]
+) -> Iterator[Site]:
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -94,9 +101,8 @@ def _within(node: ast.AST, path: str, function: str, behind: tuple[str, ...], de
                 yield from _within(ast.Module(body, []), path, function, (*behind, asked), decided)
                 yield from _within(ast.Module(other, []), path, function, (*behind, f"not ({asked})"), decided)
             case ast.Raise(exc=error):
-                yield Site(
-                    f"{path}::{function}", f"{' & '.join(behind)} | {_said(error)}", child.lineno, id(child) in decided
-                )
+                says = f"{' & '.join(behind)} | {_said(error)}"
+                yield Site(f"{path}::{function}", says, child.lineno, decided.get(id(child), ""))
             case _:
                 yield from _within(child, path, function, behind, decided)
 

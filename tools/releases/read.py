@@ -7,6 +7,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from releases import (
     adapted,
     breakable,
+    checkpoints,
     checks,
     cited,
     connectors,
@@ -50,6 +51,7 @@ def release(wheel: Wheel, catalogue: Iterable[Sought], only: Container[str] = st
         (kernels.TABLES, lambda: kernels.read(wheel)),
         (("quantizations",), lambda: {"quantizations": models.quantizations(wheel)}),
         (("schemes",), lambda: {"schemes": schemes.read(wheel)}),
+        (("checkpoints",), lambda: {"checkpoints": checkpoints.read(wheel)}),
         (tuple(registered.TABLES), lambda: registered.read(wheel)),
         (("architectures",), lambda: {"architectures": models.architectures(wheel)}),
         (("breakable",), lambda: {"breakable": breakable.read(wheel)}),

@@ -30,6 +30,7 @@ SECTIONS = (
     "pass_config",
     "quantizations",
     "schemes",
+    "checkpoints",
     "load_formats",
     "tokenizers",
     "tool_parsers",
