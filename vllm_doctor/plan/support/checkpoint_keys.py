@@ -2,7 +2,8 @@
 (history/checkpoints.json, read from each wheel by tools/releases/checkpoints.py).
 
 The object is there in full, so a test is answered as Python would; what it asks beside the keys is unknown and refuses
-nothing. Where a release may take the checkpoint by one of several methods, each of them must refuse it.
+nothing. Where a release may take the checkpoint by one of several methods, each of them must refuse it. A key that is
+not there counts where a later release does without it: that is another form of a checkpoint, not a short description.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _TYPES = {"dict": dict, "list": list, "tuple": tuple, "str": str, "int": int, "b
 _OF_TEXT = frozenset({"lower", "upper", "strip", "startswith", "endswith", "replace", "split"})
 _MADE = {"len": len, "str": str, "int": int, "bool": bool, "list": tuple, "tuple": tuple, "set": tuple}
 _SHORT = 60
+_ABSENT = "no "
 # AutoRound's own class, by its name while there is one and by its newer one since: no other takes such a checkpoint.
 _ROUNDED = ("auto-round", "inc")
 
@@ -41,6 +43,8 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     later = (release for release in table.releases if release > s.version)
     first = next((release for release in later if _taken(a, s, release) and _refused(a, s, release) is None), None)
     found, needed = told
+    if found.startswith(_ABSENT) and first is None:
+        return  # what no release does without, a description has left out
     upgrade = f"; {first} is the first that takes it" if first is not None else ""
     method = config.text("quant_method") or "the checkpoint"
     yield Refusal(_CONFIG, f"{method}: {found}", f"{needed}{upgrade}")
@@ -151,7 +155,7 @@ def _told(tree: ast.expr, ask: _Keys, version: Version) -> tuple[str, str]:
     part, listed = next(((one, many) for one in reversed(held) if (many := _listed(one, ask))), (held[-1], ()))
     keys = [(".".join(path), _at(ask.config, path)) for path in dict.fromkeys(_paths(part, ask))]
     there = [f"{key} {excerpt.value(value)}" for key, value in keys if not isinstance(value, UnknownValue)]
-    shown = ", ".join(there or [f"no {key}" for key, _ in keys])[:_SHORT]
+    shown = ", ".join(there or [f"{_ABSENT}{key}" for key, _ in keys])[:_SHORT]
     names = " or ".join(key for key, _ in keys)
     match part:
         case _ if listed:
@@ -168,8 +172,13 @@ def _told(tree: ast.expr, ask: _Keys, version: Version) -> tuple[str, str]:
 
 
 def _listed(part: ast.expr, ask: _Keys) -> tuple[object, ...]:
-    """The values that a part wants; none for one of another form."""
+    """The values that a part wants; none for one of another form, such as how many a list has."""
     match part:
+        case (
+            ast.Compare(left=ast.Call(func=ast.Name()))
+            | ast.UnaryOp(operand=ast.Compare(left=ast.Call(func=ast.Name())))
+        ):
+            return ()
         case ast.UnaryOp(op=ast.Not(), operand=ast.Compare(ops=[ast.In()], comparators=[many])):
             listed = ask.value(many)
             return tuple(listed) if isinstance(listed, list | tuple) else ()
