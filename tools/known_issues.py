@@ -14,7 +14,12 @@
                                                with a launch of each kind of model that has it; and lists the entries
                                                whose first release the code does not show, and the ways round that some
                                                kinds of models do not start with or whose package a release does not
-                                               ask for
+                                               ask for; and what nobody has compared
+    tools/known_issues.py compare SOURCES [ID...] [--read]
+                                               what the failing line of each entry rests on in each release of SOURCES
+                                               that it is met in, and in those beside, and how that changed from one
+                                               to the next: kept in tools/releases/compared.json; with --read every
+                                               one of them within the releases of the entry counts as read
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -31,10 +36,13 @@ import re
 import sys
 import zipfile
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 from releases.accepted import refused
+from releases.compared import Compared, compared, uncompared, write
+from releases.comparing import compare, differences, kept, near
 from releases.launched import ends_the_start, for_some_models
 from releases.required import beyond_requirements
 
@@ -224,6 +232,27 @@ def _has(one: Issue, what: str, sources: Path, release: str) -> bool:
     return any(pattern.search(_read(code / file)) for file in files)
 
 
+def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
+    """Compare these entries, or all, keep what was found, and tell what there is to read."""
+    releases, known = compared()
+    made = {one.id: known.get(one.id, Compared()) for one in issues()}
+    entries = [one for one in issues() if one.id in ids or not ids]
+    there = {name: code for name in _releases(sources) if (code := _release(sources, "vllm", name)) is not None}
+    found = compare(there, entries, known)
+    told = []
+    for one in entries:
+        row = kept(made[one.id], found[one.id])
+        own = [name for name in near(one, tuple(there)) if _met(one, name)]
+        if read:
+            digests = {found[one.id][name].digest: None for name in own if found[one.id][name].text}
+            row = replace(row, read=" ".join(digests))
+        made[one.id] = row
+        if ids:
+            told += [f"== {one.id} {one.since or ''}-{one.fixed or ''}", *differences(found[one.id])]
+    write(sorted({*releases, *there}, key=as_version), made)
+    return told
+
+
 @cache
 def _releases(sources: Path) -> list[str]:
     """The releases of vLLM in a folder, oldest first."""
@@ -313,6 +342,10 @@ def main(argv: list[str] | None = None) -> int:
     old.add_argument("release")
     code = commands.add_parser("prove")
     code.add_argument("sources", type=Path)
+    same = commands.add_parser("compare")
+    same.add_argument("sources", type=Path)
+    same.add_argument("ids", nargs="*")
+    same.add_argument("--read", action="store_true")
     asked = parser.parse_args(argv)
     if asked.command == "draft":
         made = draft(asked.log, asked.address)
@@ -324,6 +357,9 @@ def main(argv: list[str] | None = None) -> int:
     if asked.command == "sample":
         print("\n".join(sample(asked.count, asked.seed)))
         return 0
+    if asked.command == "compare":
+        print("\n".join(compare_all(asked.sources, asked.ids, read=asked.read)))
+        return 0
     if asked.command == "prove":
         wrong = unproved(asked.sources)
         wrong += [
@@ -334,7 +370,15 @@ def main(argv: list[str] | None = None) -> int:
         early = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
         apart = [f"{one.id}: {why}" for one in issues() for why in for_some_models(one)]
         beyond = [f"{one.id}: {why}" for one in issues() for why in beyond_requirements(one)]
-        for what, rows in (("why it begins there", early), ("of which models", apart), ("what vLLM asks for", beyond)):
+        releases, known = compared()
+        unread = [f"{one.id}: {why}" for one in issues() for why in uncompared(one, known.get(one.id), releases)]
+        unread += [f"{release}: compare it" for release in _releases(asked.sources) if release not in releases]
+        for what, rows in (
+            ("why it begins there", early),
+            ("of which models", apart),
+            ("what vLLM asks for", beyond),
+            ("what nobody has compared", unread),
+        ):
             print("\n".join((f"to be read, {what}:", *rows)))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)
         print(f"{seen} proofs are code; {len(wrong)} of them, or calls or answers beside them, do not hold")

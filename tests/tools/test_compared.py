@@ -1,0 +1,160 @@
+"""A known issue claims a release only where somebody has compared what its failing line rests on (releases/compared)."""
+
+import textwrap
+from pathlib import Path
+
+import known_issues
+import pytest
+from releases.compared import Compared, compared, runs, uncompared
+from releases.comparing import Found, differences, kept
+from releases.failing_places import Place, Release, rests_on
+
+from vllm_doctor.knowledge.known_issues import Issue, issues
+
+RELEASES = ("1.0", "1.1", "1.2", "1.3")
+TAKE = "def take(config):\n    assert config.width\n"
+PLACE = Place((r"old\.py:",), "assert config\\.width", "")
+
+
+def issue(since: str | None = None, fixed: str | None = None) -> Issue:
+    return Issue(*("id", "", "", "", ""), code="assert config\\.width", calls=(r"old\.py:",), since=since, fixed=fixed)
+
+
+def rests(text: str, place: Place = PLACE) -> str:
+    return rests_on(place, Release({"vllm/old.py": textwrap.dedent(text)}))[1]
+
+
+def test_no_entry_claims_a_release_that_nobody_has_compared() -> None:
+    releases, known = compared()
+    told = [f"{one.id}: {why}" for one in issues() for why in uncompared(one, known.get(one.id), releases)]
+    assert told == []
+
+
+def test_each_row_is_of_an_entry() -> None:
+    _, known = compared()
+    assert list(known) == [one.id for one in issues()]
+
+
+def test_an_entry_without_a_place_says_whose_code_fails() -> None:
+    _, known = compared()
+    assert [name for name, row in known.items() if bool(row.bodies) == bool(row.nowhere)] == []
+
+
+@pytest.mark.parametrize(
+    ("since", "fixed", "bodies", "read", "told"),
+    [
+        ("1.1", "1.3", "1.0 -, 1.1-1.2 aa, 1.3 bb", "aa", []),
+        ("1.1", "1.3", "1.0 -, 1.1 aa, 1.2 cc, 1.3 bb", "aa", ["1.2: nobody has read what it rests on there (cc)"]),
+        ("1.1", "1.3", "1.0 -, 1.1 aa, 1.2 cc, 1.3 bb", "aa cc", []),
+        ("1.1", "1.3", "1.0-1.2 aa, 1.3 bb", "aa", ["1.0: fails alike, beside its releases"]),
+        ("1.1", "1.3", "1.0 -, 1.1-1.3 aa", "aa", ["1.3: fails alike, beside its releases"]),
+        ("1.1", "1.3", "1.0-1.1 -, 1.2 aa, 1.3 bb", "aa", ["1.1: the place where it fails is not there"]),
+        (None, "1.3", "1.0-1.1 -, 1.2 aa, 1.3 bb", "aa", []),
+        (None, None, "1.0 -, 1.1-1.2 aa, 1.3 -", "aa", ["1.3: the place where it fails is not there"]),
+        (None, None, "1.0-1.2 aa", "aa", ["1.3: nobody has compared it"]),
+        ("1.1", "1.3", "1.0-1.3 -", "", ["no release of it has the place where it fails"]),
+    ],
+)
+def test_what_an_entry_claims_is_held_against_what_was_read(
+    since: str | None, fixed: str | None, bodies: str, read: str, told: list[str]
+) -> None:
+    assert uncompared(issue(since, fixed), Compared(bodies=bodies, read=read), RELEASES) == told
+
+
+def test_a_reason_stands_for_a_border_and_never_for_what_is_unread() -> None:
+    row = Compared(bodies="1.0-1.1 aa, 1.2 cc, 1.3 aa", read="aa", but="its default changed")
+    assert uncompared(issue("1.1", "1.3"), row, RELEASES) == ["1.2: nobody has read what it rests on there (cc)"]
+
+
+def test_an_entry_that_nobody_has_placed_is_told() -> None:
+    assert uncompared(issue(), None, RELEASES)[0].startswith("nobody has said where it fails")
+    assert uncompared(issue(), Compared(nowhere="another package"), RELEASES) == []
+
+
+def test_what_does_not_lead_to_the_line_changes_nothing() -> None:
+    other = '''
+    def take(config: Config) -> int:
+        """Words."""
+        logger.info("taken")
+        other(config)
+        assert config.width  # why
+        return 7
+    '''
+    assert rests(other) == rests(TAKE) != ""
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def take(config):\n    if config.on:\n        assert config.width\n",
+        "def take(config):\n    if not config.on:\n        return\n    assert config.width\n",
+        "def take(config):\n    config = given()\n    assert config.width\n",
+        "def take(config):\n    try:\n        assert config.width\n    except AssertionError:\n        pass\n",
+        "def take(config):\n    if config.on:\n        pass\n    else:\n        assert config.width\n",
+        TAKE + "\ndef give(config):\n    if config.on:\n        take(config)\n",
+    ],
+)
+def test_what_leads_to_the_line_is_told_apart(other: str) -> None:
+    assert rests(other) != rests(TAKE)
+    assert rests(other)
+
+
+def test_the_same_line_in_another_file_rests_on_the_same() -> None:
+    moved = Release({"vllm/new/old.py": TAKE, "vllm/other.py": TAKE})
+    assert rests_on(PLACE, moved) == (["vllm/new/old.py:take"], rests(TAKE))
+
+
+def test_a_sentence_is_found_where_it_is_raised() -> None:
+    text = "def take(n):\n    if n > 7:\n        raise ValueError(f'{n} is more '\n            'than the room there is')\n"
+    found = rests(text, Place((), "", r"\d+ is more than the room"))
+    assert "if n > 7" in found
+    assert rests(text, Place((), "", "is less than the room")) == ""
+
+
+def test_a_function_without_its_line_is_compared_as_a_whole() -> None:
+    text = "def take(config):\n    return config.width\n"
+    assert rests(text, Place((r"old\.py:take$",), "", "no attribute 'width'")) == text.strip()
+
+
+def test_two_releases_that_share_a_file_read_it_once() -> None:
+    first = Release({"vllm/old.py": TAKE})
+    second = Release({"vllm/moved.py": TAKE}, first)
+    assert second.files["vllm/moved.py"] is first.files["vllm/old.py"]
+
+
+def test_what_was_read_and_is_no_longer_there_is_forgotten() -> None:
+    found = {"1.0": Found(("vllm/old.py:take",), "a"), "1.1": Found(("vllm/old.py:take",), "b")}
+    row = kept(Compared(read=f"{found['1.0'].digest} 000000"), found)
+    assert row.read == found["1.0"].digest
+    assert row.bodies == f"1.0 {found['1.0'].digest}, 1.1 {found['1.1'].digest}"
+    assert row.where == "vllm/old.py:take"
+
+
+def test_the_differences_are_what_there_is_to_read() -> None:
+    found = {"1.0": Found(("f",), "a\nb"), "1.1": Found(("f",), "a\nb"), "1.2": Found(("f",), "a\nc")}
+    assert [row for row in differences(found) if row[0] in "+-" and "---" not in row] == ["-b", "+c"]
+
+
+def test_runs_of_releases_are_read_back() -> None:
+    found = {"1.0": "aa", "1.1": "aa", "1.2": "-", "1.3": "bb"}
+    assert Compared(bodies=runs(found)).digests(RELEASES) == found
+
+
+def test_the_command_keeps_what_it_found_and_marks_it_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_rows: dict[str, Compared] = {}
+    monkeypatch.setattr(known_issues, "issues", lambda: (issue("1.0", "1.2"),))
+    monkeypatch.setattr(known_issues, "compared", lambda: ((), {}))
+    monkeypatch.setattr(known_issues, "write", lambda _, rows: kept_rows.update(rows))
+    for release, text in {"1.0": TAKE, "1.1": TAKE, "1.2": "def take(config):\n    pass\n"}.items():
+        (tmp_path / f"vllm-{release}/vllm").mkdir(parents=True)
+        (tmp_path / f"vllm-{release}/vllm/old.py").write_text(text, encoding="utf-8")
+    assert known_issues.main(["compare", str(tmp_path), "id", "--read"]) == 0
+    assert "assert config.width" in capsys.readouterr().out
+    digest = kept_rows["id"].read
+    assert kept_rows["id"].bodies == f"1.0-1.1 {digest}, 1.2 -"
+
+
+def test_a_source_that_is_no_python_of_today_has_no_place() -> None:
+    assert rests_on(PLACE, Release({"vllm/old.py": "assert config.width print 1\n"})) == ([], "")

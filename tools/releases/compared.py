@@ -1,0 +1,110 @@
+"""Which releases of a known issue somebody has compared: what its failing line rests on in each, and which were read.
+
+compared.json has of each entry `where` it fails in vLLM, the digest of what that rests on in runs of releases
+(releases/failing.py; `-`: the place is not there), and which digests were `read` and fail. An entry claims a release
+only where that reads as one that was read. `but` says why it begins or ends where the place alone does not show it;
+`nowhere` why an entry has no place: another package, or compiled code, fails.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vllm_doctor.knowledge.known_issues import Issue
+from vllm_doctor.knowledge.versions import as_version
+
+FILE = Path(__file__).with_suffix(".json")
+ABSENT = "-"
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Of one entry; `call` and `line` are patterns by which a person found the place, where its own do not."""
+
+    where: str = ""
+    call: str = ""
+    line: str = ""
+    bodies: str = ""
+    read: str = ""
+    but: str = ""
+    nowhere: str = ""
+
+    @property
+    def found(self) -> Mapping[str, str]:
+        """The patterns of a person's, as `place` takes them; empty where there are none."""
+        return {"call": self.call, "line": self.line} if self.call else {}
+
+    def digests(self, releases: Sequence[str]) -> dict[str, str]:
+        """What the line rests on in each of the releases that were compared."""
+        made = {}
+        for run in filter(None, self.bodies.split(", ")):
+            span, digest = run.split()
+            first, _, last = span.partition("-")
+            bounds = as_version(first), as_version(last or first)
+            made.update({one: digest for one in releases if bounds[0] <= as_version(one) <= bounds[1]})
+        return made
+
+
+@cache
+def compared() -> tuple[tuple[str, ...], Mapping[str, Compared]]:
+    """The releases that were compared, oldest first, and what was found of each entry."""
+    held = json.loads(FILE.read_text(encoding="utf-8"))
+    return tuple(held["releases"]), {name: Compared(**row) for name, row in held["entries"].items()}
+
+
+def runs(found: Mapping[str, str]) -> str:
+    """Digests of releases that follow each other, as compared.json has them."""
+    made: list[list[str]] = []
+    for release, digest in found.items():
+        if made and made[-1][2] == digest:
+            made[-1][1] = release
+        else:
+            made.append([release, release, digest])
+    return ", ".join(f"{first if first == last else f'{first}-{last}'} {digest}" for first, last, digest in made)
+
+
+def write(releases: Sequence[str], entries: Mapping[str, Compared]) -> None:
+    """A line for each entry."""
+    rows = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps({k: v for k, v in vars(row).items() if v}, ensure_ascii=False)}"
+        for name, row in entries.items()
+    )
+    FILE.write_text(f'{{"releases": {json.dumps(list(releases))},\n "entries": {{\n{rows}\n}}}}\n', encoding="utf-8")
+
+
+def uncompared(one: Issue, row: Compared | None, releases: Sequence[str]) -> list[str]:
+    """What an entry claims and nobody has compared; and releases beside its own that fail alike."""
+    if row is None:
+        return ["nobody has said where it fails; run: tools/known_issues.py compare SOURCES"]
+    if row.nowhere:
+        return []
+    since, fixed = (as_version(bound) if bound is not None else None for bound in (one.since, one.fixed))
+    met = [
+        release
+        for release in releases
+        if (since is None or since <= as_version(release)) and (fixed is None or as_version(release) < fixed)
+    ]
+    digests, read = row.digests(releases), row.read.split()
+    told = [f"{release}: nobody has compared it" for release in met if release not in digests]
+    told += [
+        f"{release}: nobody has read what it rests on there ({digests[release]})"
+        for release in met
+        if digests.get(release, ABSENT) != ABSENT and digests[release] not in read
+    ]
+    if row.but:
+        return told
+    there = [release for release in met if digests.get(release, ABSENT) != ABSENT]
+    if not there:
+        return [*told, "no release of it has the place where it fails"]
+    # Without `since` an entry says nothing of when it began.
+    first = as_version(met[0] if since is not None else there[0])
+    absent = [release for release in met if digests.get(release) == ABSENT and as_version(release) >= first]
+    told += [f"{release}: the place where it fails is not there" for release in absent]
+    before = [release for release in releases if since is not None and as_version(release) < since][-1:]
+    after = [release for release in releases if fixed is not None and as_version(release) >= fixed][:1]
+    told += [f"{release}: fails alike, beside its releases" for release in (*before, *after) if digests.get(release) in read]
+    return told

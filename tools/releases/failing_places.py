@@ -1,0 +1,179 @@
+"""Where a release of vLLM has the line that a known issue fails in: by its calls, its line, or the sentence it raises."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from releases import failing, texts
+from vllm_doctor.knowledge.known_issues import Issue
+
+# Longer than any function that fails: a pattern that any of a folder's calls fits.
+_MOST = 14_000
+# What a value of a message is written as where a pattern asks for one.
+_SAMPLES = ("7", "'7'", "a7.b", "(7, 7)")
+_DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
+_HELD = re.compile(r"\\[wdSsbDW]\S*|\[[^\]]*\]\S*|\(\?[^)]*\)|[.](?:\{[^}]*\}|[*+?])\S*")
+
+
+@dataclass(frozen=True)
+class Place:
+    """What an entry names of vLLM's code; `calls` are its own, or those that a person found."""
+
+    calls: tuple[str, ...]
+    code: str
+    said: str
+
+    @cached_property
+    def words(self) -> tuple[frozenset[str], ...]:
+        """Words of which a source must have all of one set, to be parsed."""
+        pattern = self.code or self.said
+        branches = [pattern] if "(" in re.sub(r"\\.", "", pattern) else re.split(r"(?<!\\)\|", pattern)
+        bare = (re.sub(r"\((?!\?).*?\)", " ", re.sub(r"\\([()\[\].])", "\x01", one)) for one in branches)
+        return tuple(
+            frozenset(re.findall(r"(?<![\w\x00])[A-Za-z_]{4,}(?!\w)", _HELD.sub("\0", one)))
+            or frozenset(re.findall(r"[A-Za-z_]{5,}", _HELD.sub("\0", one)))
+            for one in bare
+        )
+
+
+def place(one: Issue, found: Mapping[str, Mapping[str, str]]) -> Place:
+    """Of an entry's own patterns, or of those by which a person found it (`call`, `line`)."""
+    if one.id in found:
+        return Place((found[one.id]["call"],), found[one.id].get("line", ""), "")
+    return Place(one.calls, one.code, one.said)
+
+
+class Source:
+    """One file: each thing about it is read once, for all the releases that have it as it is."""
+
+    def __init__(self, text: str) -> None:
+        """Keep the text."""
+        self.text = text
+        self._found: dict[Place, list[tuple[failing.Function, ast.stmt]]] = {}
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Its words."""
+        return frozenset(re.findall(r"[A-Za-z_]\w{3,}", self.text))
+
+    @cached_property
+    def functions(self) -> list[str]:
+        """The names of its functions."""
+        return list(dict.fromkeys(_DEFINED.findall(self.text)))
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Its lines."""
+        return self.text.splitlines()
+
+    @cached_property
+    def statements(self) -> list[tuple[failing.Function, ast.stmt]]:
+        """Each statement with the innermost function that it is in; none where it is no Python of today."""
+        try:
+            return list(_statements(ast.parse(self.text), None))
+        except SyntaxError:
+            return []
+
+    @cached_property
+    def calls(self) -> failing.Calls:
+        """Which statement calls which function."""
+        made: dict[str, list[tuple[failing.Function, ast.stmt]]] = {}
+        for function, stmt in self.statements:
+            for called in set(failing.called(stmt)):
+                made.setdefault(called, []).append((function, stmt))
+        return made
+
+    def failing(self, one: Place) -> list[tuple[failing.Function, ast.stmt]]:
+        """The lines that an entry names, with their functions."""
+        if not any(words and words <= self.words for words in one.words):
+            return []
+        if one not in self._found:
+            self._found[one] = [(f, stmt) for f, stmt in self.statements if _is_line(one, self, stmt)]
+        return self._found[one]
+
+
+class Release:
+    """The sources of a release by their names; those that `before` has as well are not read again."""
+
+    def __init__(self, files: Mapping[str, str], before: Release | None = None) -> None:
+        """Keep them."""
+        known = {source.text: source for source in before.files.values()} if before is not None else {}
+        self.files = {name: known.get(text) or Source(text) for name, text in files.items() if name.endswith(".py")}
+
+
+def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
+    """The calls (`file:function`) that a release fails in, and what their failing lines rest on; empty: it has none."""
+    named = [_named(call, release) for call in one.calls]
+    own = [places for places in named if places]
+    if one.calls and not own:
+        return [], ""
+    files = sorted({name for places in own for name, _ in places}) if own else list(release.files)
+    calls = {(name, function) for places in own for name, function in places if function}
+    found: list[tuple[str, str]] = []
+    if one.code or one.said:
+        lines = [(name, f, stmt) for name in files for f, stmt in release.files[name].failing(one)]
+        inner = [row for row in lines if (row[0], row[1].name) in calls] or lines
+        found = [(f"{name}:{f.name}", failing.path(release.files[name].calls, f, stmt)) for name, f, stmt in inner]
+    if not found and not one.code and calls:
+        inmost = next(places for places in reversed(own) if any(function for _, function in places))
+        for name, wanted in inmost:
+            source = release.files[name]
+            functions = {id(f): f for f, _ in source.statements if f.name == wanted}
+            found += [(f"{name}:{wanted}", failing.whole(source.calls, f)) for f in functions.values()]
+    told = "\n\n".join(dict.fromkeys(text for _, text in found))
+    # A pattern that names no function in particular tells of none.
+    return ([], "") if len(told) > _MOST else (sorted({where for where, _ in found}), told)
+
+
+def digest(text: str) -> str:
+    """A short name of what a failing line rests on; empty where there is none."""
+    return hashlib.sha256(text.encode()).hexdigest()[:6] if text else ""
+
+
+def _named(call: str, release: Release) -> list[tuple[str, str]]:
+    """(File, function, or empty where the file alone is named) that the pattern of a call names."""
+    pattern = re.compile(call)
+    told = []
+    for name, source in release.files.items():
+        if pattern.search(f"{name}:"):
+            told.append((name, ""))
+        else:
+            told += [(name, function) for function in source.functions if pattern.search(f"{name}:{function}")]
+    return told
+
+
+def _is_line(one: Place, source: Source, stmt: ast.stmt) -> bool:
+    head = _head(source.lines, stmt)
+    if one.code:
+        return any(re.search(one.code, text) for text in ("\n".join(head), " ".join(line.strip() for line in head)))
+    if not any(all(word in line for word in words) for line in (" ".join(head),) for words in one.words):
+        return False
+    told = texts.templates(ast.Module([_own(stmt)], []))
+    return any(re.search(one.said, template.replace(texts.HOLE, by)) for template in told for by in _SAMPLES)
+
+
+def _head(lines: list[str], stmt: ast.stmt) -> list[str]:
+    """The lines of a statement without those of the statements inside it."""
+    first = getattr(stmt, "body", None)
+    end = first[0].lineno - 1 if isinstance(first, list) and first else stmt.end_lineno or stmt.lineno
+    return lines[stmt.lineno - 1 : max(end, stmt.lineno)]
+
+
+def _own(stmt: ast.stmt) -> ast.stmt:
+    """A statement without those inside it."""
+    if isinstance(getattr(stmt, "body", None), list):
+        test = getattr(stmt, "test", None)
+        return ast.Return(test) if isinstance(test, ast.expr) else ast.Pass()
+    return ast.Return(stmt.value) if isinstance(stmt, ast.Expr) and not isinstance(stmt.value, ast.Constant) else stmt
+
+
+def _statements(node: ast.AST, function: failing.Function | None) -> Iterator[tuple[failing.Function, ast.stmt]]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt) and function is not None and not isinstance(child, failing.Function):
+            yield function, child
+        yield from _statements(child, child if isinstance(child, failing.Function) else function)
