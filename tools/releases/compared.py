@@ -106,5 +106,5 @@ def uncompared(one: Issue, row: Compared | None, releases: Sequence[str]) -> lis
     told += [f"{release}: the place where it fails is not there" for release in absent]
     before = [release for release in releases if since is not None and as_version(release) < since][-1:]
     after = [release for release in releases if fixed is not None and as_version(release) >= fixed][:1]
-    told += [f"{release}: fails alike, beside its releases" for release in (*before, *after) if digests.get(release) in read]
-    return told
+    alike = [release for release in (*before, *after) if digests.get(release) in read]
+    return [*told, *(f"{release}: fails alike, beside its releases" for release in alike)]

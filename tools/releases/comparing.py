@@ -66,7 +66,7 @@ def near(one: Issue, releases: Sequence[str]) -> list[str]:
 def kept(row: Compared, found: Mapping[str, Found]) -> Compared:
     """What is kept of it; bodies that are no longer there were not read."""
     digests = {release: one.digest for release, one in found.items()}
-    where = next((one.calls[0] for one in reversed(found.values()) if one.calls), "")
+    where = next((one.calls[0] for one in reversed(list(found.values())) if one.calls), "")
     read = " ".join(dict.fromkeys(one for one in row.read.split() if one in digests.values()))
     return replace(row, where=where, bodies=runs(digests), read=read)
 
@@ -92,7 +92,8 @@ def _files(code: Path | zipfile.Path) -> Iterator[tuple[str, str]]:
         # A folder may be linked to: its names are read from where it stands.
         real = code.resolve()
         files = ((path.relative_to(real).as_posix(), path) for path in sorted((real / "vllm").rglob("*.py")))
-        yield from ((n, p.read_text(encoding="utf-8", errors="replace")) for n, p in files if not n.startswith(_LEFT_OUT))
+        wanted = ((name, path) for name, path in files if not name.startswith(_LEFT_OUT))
+        yield from ((name, path.read_text(encoding="utf-8", errors="replace")) for name, path in wanted)
         return
     for name in sorted(code.root.namelist()):
         if name.startswith("vllm/") and name.endswith(".py") and not name.startswith(_LEFT_OUT):

@@ -22,10 +22,10 @@ _LOGGERS = frozenset({"logger", "logging", "log", "warnings"})
 class _Bare(ast.NodeTransformer):
     """A function without what does not run, or only tells."""
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         return self._function(node)
 
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return self._function(node)
 
     def _function(self, node: Function) -> ast.AST:
@@ -38,13 +38,13 @@ class _Bare(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:  # noqa: N802 - ast's name
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:
         self.generic_visit(node)
         if node.value is None:
             return None
         return ast.copy_location(ast.Assign([node.target], node.value), node)
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:  # noqa: N802 - ast's name
+    def visit_Expr(self, node: ast.Expr) -> ast.AST | None:
         self.generic_visit(node)
         match node.value:
             case ast.Constant():
@@ -54,17 +54,17 @@ class _Bare(ast.NodeTransformer):
             case _:
                 return node
 
-    def visit_If(self, node: ast.If) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_If(self, node: ast.If) -> ast.AST:
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> ast.AST:
         self.generic_visit(node)
         node.body = node.body or [ast.Pass()]
         return node
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: N802 - ast's name
+    def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id == "cast" and len(node.args) == _DEPTH:
             return node.args[1]
@@ -73,15 +73,14 @@ class _Bare(ast.NodeTransformer):
 
 def bare(function: Function) -> Function:
     """A copy of a function without annotations, docstrings and what is only logged."""
-    made = _Bare().visit(deepcopy(function))
-    assert isinstance(made, Function)
+    made: Function = _Bare().visit(deepcopy(function))
     return made
 
 
 def whole(calls: Calls, function: Function) -> str:
-    """All that a function does, and under which conditions its file calls it."""
+    """All that a function does, and what its file asks around a call of it."""
     text = ast.unparse(ast.fix_missing_locations(bare(function)))
-    return "\n".join((text, *_called(calls, function)))
+    return "\n".join((text, *_called(calls, function, around=True)))
 
 
 def path(calls: Calls, function: Function, line: ast.stmt) -> str:
@@ -154,8 +153,8 @@ def _blocks(stmt: ast.stmt) -> Iterator[tuple[str, Sequence[ast.stmt], list[ast.
         case ast.ClassDef(name=name, body=body):
             yield f"in {name}", body, []
         case ast.Match(subject=subject, cases=cases):
-            for one in cases:
-                yield f"case {_text(subject)}: {_text(one.pattern)}", one.body, [subject]
+            for case in cases:
+                yield f"case {_text(subject)}: {_text(case.pattern)}", case.body, [subject]
 
 
 def _leaves(stmt: ast.stmt) -> str | None:
@@ -178,8 +177,9 @@ def _kind(stmt: ast.stmt) -> str:
     return type(stmt).__name__.lower()
 
 
-def _called(calls: Calls, function: Function) -> Iterator[str]:
-    """Where its own file calls a function, and what is asked there; a method of every class is not looked for."""
+def _called(calls: Calls, function: Function, *, around: bool = False) -> Iterator[str]:
+    """Where its own file calls a function, and what is asked there, or only what the call stands in; a method of every
+    class is not looked for."""
     if function.name.startswith("__") or function.name in {"forward", "apply"}:
         return
     rows = set()
@@ -187,7 +187,9 @@ def _called(calls: Calls, function: Function) -> Iterator[str]:
         kept: dict[int, str] = {}
         if other is not function:
             _above(other.body, stmt, kept)
-            rows.add(f"called by {other.name}: " + " | ".join(kept[at] for at in sorted(kept)))
+            asked = [kept[at] for at in sorted(kept) if at != stmt.lineno]
+            told = [one for one in asked if not around or not one.startswith(("#", "assert", "raise", "return"))]
+            rows.add(" | ".join((f"called by {other.name}", *told)))
     yield from sorted(rows)
 
 

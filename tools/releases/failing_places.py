@@ -1,4 +1,4 @@
-"""Where a release of vLLM has the line that a known issue fails in: by its calls, its line, or the sentence it raises."""
+"""Where a release has the line that a known issue fails in: by its calls, its line, or the sentence that it raises."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from vllm_doctor.knowledge.known_issues import Issue
 
 # Longer than any function that fails: a pattern that any of a folder's calls fits.
 _MOST = 14_000
+_MANY = 60
 # What a value of a message is written as where a pattern asks for one.
 _SAMPLES = ("7", "'7'", "a7.b", "(7, 7)")
+# The name that a message of Python's own misses: it stands in the code that asks for it.
+_NAMED = re.compile(r"has no attribute '([A-Za-z]\w{2,})'")
+_PYTHON = frozenset({"AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError", "TypeError"})
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
 _HELD = re.compile(r"\\[wdSsbDW]\S*|\[[^\]]*\]\S*|\(\?[^)]*\)|[.](?:\{[^}]*\}|[*+?])\S*")
 
@@ -27,25 +31,23 @@ class Place:
     calls: tuple[str, ...]
     code: str
     said: str
+    python: bool = False  # the message is Python's own: no source has it
 
     @cached_property
-    def words(self) -> tuple[frozenset[str], ...]:
-        """Words of which a source must have all of one set, to be parsed."""
+    def words(self) -> tuple[tuple[str, ...], ...]:
+        """Words of which a source must have all of one row, to be parsed; the longest first."""
         pattern = self.code or self.said
         branches = [pattern] if "(" in re.sub(r"\\.", "", pattern) else re.split(r"(?<!\\)\|", pattern)
         bare = (re.sub(r"\((?!\?).*?\)", " ", re.sub(r"\\([()\[\].])", "\x01", one)) for one in branches)
-        return tuple(
-            frozenset(re.findall(r"(?<![\w\x00])[A-Za-z_]{4,}(?!\w)", _HELD.sub("\0", one)))
-            or frozenset(re.findall(r"[A-Za-z_]{5,}", _HELD.sub("\0", one)))
-            for one in bare
-        )
+        found = (re.findall(r"(?<![\w\x00])[A-Za-z_]{4,}(?!\w)|[A-Za-z_]{6,}", _HELD.sub("\0", one)) for one in bare)
+        return tuple(tuple(sorted(set(words), key=lambda word: (-len(word), word))) for words in found)
 
 
-def place(one: Issue, found: Mapping[str, Mapping[str, str]]) -> Place:
+def place(one: Issue, found: Mapping[str, str]) -> Place:
     """Of an entry's own patterns, or of those by which a person found it (`call`, `line`)."""
-    if one.id in found:
-        return Place((found[one.id]["call"],), found[one.id].get("line", ""), "")
-    return Place(one.calls, one.code, one.said)
+    if found:
+        return Place((found["call"],), found.get("line", ""), one.said)
+    return Place(one.calls, one.code, one.said, all(kind in _PYTHON for kind in one.kind.split("|")))
 
 
 class Source:
@@ -54,12 +56,8 @@ class Source:
     def __init__(self, text: str) -> None:
         """Keep the text."""
         self.text = text
+        self._able: dict[Place, bool] = {}
         self._found: dict[Place, list[tuple[failing.Function, ast.stmt]]] = {}
-
-    @cached_property
-    def words(self) -> frozenset[str]:
-        """Its words."""
-        return frozenset(re.findall(r"[A-Za-z_]\w{3,}", self.text))
 
     @cached_property
     def functions(self) -> list[str]:
@@ -88,12 +86,17 @@ class Source:
                 made.setdefault(called, []).append((function, stmt))
         return made
 
+    def may_have(self, one: Place) -> bool:
+        """Has it the words of an entry's line?"""
+        if one not in self._able:
+            self._able[one] = any(words and all(word in self.text for word in words) for words in one.words)
+        return self._able[one]
+
     def failing(self, one: Place) -> list[tuple[failing.Function, ast.stmt]]:
         """The lines that an entry names, with their functions."""
-        if not any(words and words <= self.words for words in one.words):
-            return []
         if one not in self._found:
-            self._found[one] = [(f, stmt) for f, stmt in self.statements if _is_line(one, self, stmt)]
+            lines = self.statements if self.may_have(one) else []
+            self._found[one] = [(f, stmt) for f, stmt in lines if _is_line(one, self, stmt)]
         return self._found[one]
 
 
@@ -103,7 +106,9 @@ class Release:
     def __init__(self, files: Mapping[str, str], before: Release | None = None) -> None:
         """Keep them."""
         known = {source.text: source for source in before.files.values()} if before is not None else {}
-        self.files = {name: known.get(text) or Source(text) for name, text in files.items() if name.endswith(".py")}
+        self.files: dict[str, Source] = {
+            name: known.get(text) or Source(text) for name, text in files.items() if name.endswith(".py")
+        }
 
 
 def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
@@ -115,8 +120,11 @@ def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
     files = sorted({name for places in own for name, _ in places}) if own else list(release.files)
     calls = {(name, function) for places in own for name, function in places if function}
     found: list[tuple[str, str]] = []
-    if one.code or one.said:
-        lines = [(name, f, stmt) for name in files for f, stmt in release.files[name].failing(one)]
+    if one.code or (one.said and (one.calls or not one.python)):
+        able = [name for name in files if release.files[name].may_have(one)]
+        # So many files have words that are too common to tell of one.
+        able = [] if len(able) > _MANY and not one.calls else able
+        lines = [(name, f, stmt) for name in able for f, stmt in release.files[name].failing(one)]
         inner = [row for row in lines if (row[0], row[1].name) in calls] or lines
         found = [(f"{name}:{f.name}", failing.path(release.files[name].calls, f, stmt)) for name, f, stmt in inner]
     if not found and not one.code and calls:
@@ -124,7 +132,10 @@ def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
         for name, wanted in inmost:
             source = release.files[name]
             functions = {id(f): f for f, _ in source.statements if f.name == wanted}
-            found += [(f"{name}:{wanted}", failing.whole(source.calls, f)) for f in functions.values()]
+            for f in functions.values():
+                asking = [stmt for inside, stmt in source.statements if inside is f and _asks(one, source, stmt)]
+                rests = [failing.path(source.calls, f, stmt) for stmt in asking] or [failing.whole(source.calls, f)]
+                found += [(f"{name}:{wanted}", text) for text in rests]
     told = "\n\n".join(dict.fromkeys(text for _, text in found))
     # A pattern that names no function in particular tells of none.
     return ([], "") if len(told) > _MOST else (sorted({where for where, _ in found}), told)
@@ -138,8 +149,13 @@ def digest(text: str) -> str:
 def _named(call: str, release: Release) -> list[tuple[str, str]]:
     """(File, function, or empty where the file alone is named) that the pattern of a call names."""
     pattern = re.compile(call)
+    # Of a pattern without alternatives the file can be asked first, which is most of the time.
+    file, colon, _ = call.rpartition(":")
+    outside = re.compile(f"(?:{file})$" if colon and "|" not in call and "(" not in call else "")
     told = []
     for name, source in release.files.items():
+        if not outside.search(name):
+            continue
         if pattern.search(f"{name}:"):
             told.append((name, ""))
         else:
@@ -155,6 +171,12 @@ def _is_line(one: Place, source: Source, stmt: ast.stmt) -> bool:
         return False
     told = texts.templates(ast.Module([_own(stmt)], []))
     return any(re.search(one.said, template.replace(texts.HOLE, by)) for template in told for by in _SAMPLES)
+
+
+def _asks(one: Place, source: Source, stmt: ast.stmt) -> bool:
+    """Does a statement ask for the name that a message of Python's own misses?"""
+    named = _NAMED.search(one.said)
+    return named is not None and re.search(rf"\b{named[1]}\b", " ".join(_head(source.lines, stmt))) is not None
 
 
 def _head(lines: list[str], stmt: ast.stmt) -> list[str]:
