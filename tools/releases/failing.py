@@ -13,8 +13,7 @@ from copy import deepcopy
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 # Who calls a function in its file: the function that calls, and the statement.
 Calls = Mapping[str, Sequence[tuple[Function, ast.stmt]]]
-# What a condition reads, and what that is made of.
-_DEPTH = 2
+_CONDITIONS = ("if ", "while ", "try:", "case ")
 _EXITS = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _LOGGERS = frozenset({"logger", "logging", "log", "warnings"})
 
@@ -66,8 +65,8 @@ class _Bare(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        if isinstance(node.func, ast.Name) and node.func.id == "cast" and len(node.args) == _DEPTH:
-            return node.args[1]
+        if isinstance(node.func, ast.Name) and node.func.id == "cast" and node.args[1:]:
+            return node.args[1]  # cast(type, value)
         return node
 
 
@@ -80,30 +79,24 @@ def bare(function: Function) -> Function:
 def whole(calls: Calls, function: Function) -> str:
     """All that a function does, and what its file asks around a call of it."""
     text = ast.unparse(ast.fix_missing_locations(bare(function)))
-    return "\n".join((text, *_called(calls, function, around=True)))
+    return "\n".join((text, *_called(calls, function)))
 
 
 def path(calls: Calls, function: Function, line: ast.stmt) -> str:
-    """What leads to a line of a function: what is asked above it and what that reads; and who calls the function."""
+    """What leads to a line of a function: what is asked above it, of what that and the line are made; and who calls the
+    function."""
     kept: dict[int, str] = {}
-    above = _above(function.body, line, kept)
-    names = {name for node in above for name in _read(node)}
-    for _ in range(_DEPTH):
-        more: set[str] = set()
-        for stored in ast.walk(function):
-            if isinstance(stored, ast.Assign | ast.AugAssign | ast.AnnAssign) and stored.lineno < line.lineno:
-                targets = stored.targets if isinstance(stored, ast.Assign) else [stored.target]
-                if stored.value is not None and any(_read(target) & names for target in targets):
-                    kept.setdefault(stored.lineno, _text(stored))
-                    more |= _read(stored.value)
-        names |= more
-    given = [arg.arg for arg in ast.walk(function.args) if isinstance(arg, ast.arg) and arg.arg in names]
-    head = f"def {function.name}({', '.join(given)})"
-    return "\n".join((head, *(kept[at] for at in sorted(kept)), *_called(calls, function)))
+    names = {name for node in _above(function.body, line, kept) for name in _read(node)}
+    for stored in ast.walk(function):
+        if isinstance(stored, ast.Assign | ast.AugAssign | ast.AnnAssign) and stored.lineno < line.lineno:
+            targets = stored.targets if isinstance(stored, ast.Assign) else [stored.target]
+            if stored.value is not None and any(_read(target) & names for target in targets):
+                kept.setdefault(stored.lineno, _text(stored))
+    return "\n".join((*(kept[at] for at in sorted(kept)), *_called(calls, function)))
 
 
 def _above(block: Sequence[ast.stmt], line: ast.stmt, kept: dict[int, str]) -> list[ast.AST]:
-    """What is asked on the way to a line, in `kept` by where it stands; the nodes whose names it reads."""
+    """What is asked on the way to a line, in `kept` by where it stands; the nodes of the line and what it stands in."""
     nodes: list[ast.AST] = []
     for stmt in block:
         if stmt is line:
@@ -119,7 +112,6 @@ def _above(block: Sequence[ast.stmt], line: ast.stmt, kept: dict[int, str]) -> l
             return [*nodes, stmt]
         if (leaves := _leaves(stmt)) is not None:
             kept[stmt.lineno] = leaves
-            nodes += [one.test for one in ast.walk(stmt) if isinstance(one, ast.If | ast.Assert | ast.While)]
     return nodes
 
 
@@ -158,28 +150,28 @@ def _blocks(stmt: ast.stmt) -> Iterator[tuple[str, Sequence[ast.stmt], list[ast.
 
 
 def _leaves(stmt: ast.stmt) -> str | None:
-    """How a statement may leave its block: `if asked: raise`; None where it never does."""
+    """How a statement before the line may leave its block: `if asked: -> raise`; None where it does not."""
     if isinstance(stmt, ast.Assert):
         return f"assert {_text(stmt.test)}"
-    if isinstance(stmt, _EXITS):
-        return _kind(stmt)
-    if isinstance(stmt, Function | ast.ClassDef):
+    if not isinstance(stmt, ast.If):
         return None
-    told = []
-    for head, parts, _ in _blocks(stmt):
-        inner = [text for part in parts if (text := _leaves(part)) is not None]
-        if inner:
-            told.append(f"{head.rstrip(':')} -> ({'; '.join(inner)})")
-    return "# " + "; ".join(told) if told else None
+    told = [f"{head} -> {_kind(one)}" for head, parts, _ in _blocks(stmt) for one in parts if isinstance(one, _EXITS)]
+    told += [f"{head} {more}" for head, parts, _ in _blocks(stmt) for one in parts[:1] if (more := _other(parts, one))]
+    return "; ".join(told) or None
+
+
+def _other(parts: Sequence[ast.stmt], one: ast.stmt) -> str | None:
+    """Of an `elif`, which is an `if` alone in the other block."""
+    return _leaves(one) if len(parts) == 1 and isinstance(one, ast.If) else None
 
 
 def _kind(stmt: ast.stmt) -> str:
     return type(stmt).__name__.lower()
 
 
-def _called(calls: Calls, function: Function, *, around: bool = False) -> Iterator[str]:
-    """Where its own file calls a function, and what is asked there, or only what the call stands in; a method of every
-    class is not looked for."""
+def _called(calls: Calls, function: Function) -> Iterator[str]:
+    """Where its own file calls a function, and the conditions that the call stands in; a method of every class is not
+    looked for."""
     if function.name.startswith("__") or function.name in {"forward", "apply"}:
         return
     rows = set()
@@ -188,8 +180,7 @@ def _called(calls: Calls, function: Function, *, around: bool = False) -> Iterat
         if other is not function:
             _above(other.body, stmt, kept)
             asked = [kept[at] for at in sorted(kept) if at != stmt.lineno]
-            told = [one for one in asked if not around or not one.startswith(("#", "assert", "raise", "return"))]
-            rows.add(" | ".join((f"called by {other.name}", *told)))
+            rows.add(" | ".join((f"called by {other.name}", *(one for one in asked if one.startswith(_CONDITIONS)))))
     yield from sorted(rows)
 
 

@@ -14,7 +14,7 @@ from vllm_doctor.knowledge.known_issues import Issue
 
 # Longer than any function that fails: a pattern that any of a folder's calls fits.
 _MOST = 14_000
-_MANY = 60
+_MANY = 140
 # What a value of a message is written as where a pattern asks for one.
 _SAMPLES = ("7", "'7'", "a7.b", "(7, 7)")
 # The name that a message of Python's own misses: it stands in the code that asks for it.
@@ -125,7 +125,10 @@ def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
         # So many files have words that are too common to tell of one.
         able = [] if len(able) > _MANY and not one.calls else able
         lines = [(name, f, stmt) for name in able for f, stmt in release.files[name].failing(one)]
-        inner = [row for row in lines if (row[0], row[1].name) in calls] or lines
+        # A line that the named function has lost is not looked for in the others.
+        inner = [row for row in lines if (row[0], row[1].name) in calls] or [
+            row for row in lines if not one.calls or any(re.search(c, f"{row[0]}:{row[1].name}") for c in one.calls)
+        ]
         found = [(f"{name}:{f.name}", failing.path(release.files[name].calls, f, stmt)) for name, f, stmt in inner]
     if not found and not one.code and calls:
         inmost = next(places for places in reversed(own) if any(function for _, function in places))
