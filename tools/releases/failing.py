@@ -156,8 +156,13 @@ def _leaves(stmt: ast.stmt) -> str | None:
     if not isinstance(stmt, ast.If):
         return None
     told = [f"{head} -> {_kind(one)}" for head, parts, _ in _blocks(stmt) for one in parts if isinstance(one, _EXITS)]
-    told += [f"{head} {more}" for head, parts, _ in _blocks(stmt) for one in parts[:1] if (more := _other(parts, one))]
-    return "; ".join(told) or None
+    told += [
+        f"{head} {more.removeprefix('past ')}"
+        for head, parts, _ in _blocks(stmt)
+        for one in parts[:1]
+        if (more := _other(parts, one))
+    ]
+    return f"past {'; '.join(told)}" if told else None
 
 
 def _other(parts: Sequence[ast.stmt], one: ast.stmt) -> str | None:
