@@ -26,6 +26,23 @@ class Mla(msgspec.Struct, frozen=True):
     indexer_top: int = 0  # tokens that an indexer chooses (DeepSeek V3.2's sparse attention); 0 where there is none
 
 
+class Compressed(msgspec.Struct, frozen=True):
+    """Attention to compressed latents, and what else DeepSeek V4 has beside experts: the ranks of its queries and of
+    its output, how many tokens each layer makes one of (0: a window of them alone), an indexer where that is 4, and
+    how many streams of hidden states there are."""
+
+    q_rank: int
+    out_rank: int
+    out_groups: int
+    ratios: tuple[int, ...]
+    indexer_heads: int
+    indexer_dim: int
+    indexer_top: int
+    streams: int
+    hashed: int  # of the layers, the first ones, whose experts a table of words chooses
+    rope: int
+
+
 class Linear(msgspec.Struct, frozen=True):
     """A recurrent layer: gated delta net ("gdn") or Mamba, with the shape of its state."""
 
@@ -125,6 +142,7 @@ class Architecture(msgspec.Struct, frozen=True):
     context: int
     moe: Moe | None = None
     mla: Mla | None = None
+    compressed: Compressed | None = None
     linear: Linear | None = None
     vision: Vision | None = None
     audio: bool = False

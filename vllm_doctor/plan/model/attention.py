@@ -1,6 +1,6 @@
 """From config.json to the attention of one layer: its heads, its latent ranks, its indexer."""
 
-from vllm_doctor.plan.model.architecture import RECURRENT, Attention, LayerKind, Mla
+from vllm_doctor.plan.model.architecture import RECURRENT, Attention, Compressed, LayerKind, Mla
 from vllm_doctor.plan.model.config_json import Section
 
 
@@ -17,6 +17,24 @@ def latent_attention(text: Section) -> Mla | None:
         indexer_heads=text.whole("index_n_heads", low=0, high=4096, default=0),
         indexer_dim=text.whole("index_head_dim", low=0, high=4096, default=0),
         indexer_top=text.whole("index_topk", low=0, high=1_000_000, default=0),
+    )
+
+
+def compressed_attention(text: Section, model_type: str) -> Compressed | None:
+    """The ranks and ratios of DeepSeek V4 (models/deepseek_v4/attention.py); None for another model."""
+    if model_type != "deepseek_v4" or not text.has("compress_ratios") or not text.has("o_lora_rank"):
+        return None
+    return Compressed(
+        q_rank=text.whole("q_lora_rank", high=65_536),
+        out_rank=text.whole("o_lora_rank", high=65_536),
+        out_groups=text.whole("o_groups", high=4096, default=1),
+        ratios=text.ints("compress_ratios", low=0, high=65_536),
+        indexer_heads=text.whole("index_n_heads", low=0, high=4096, default=0),
+        indexer_dim=text.whole("index_head_dim", low=0, high=4096, default=0),
+        indexer_top=text.whole("index_topk", low=0, high=1_000_000, default=0),
+        streams=text.whole("hc_mult", low=0, high=64, default=0),
+        hashed=text.whole("num_hash_layers", low=0, high=2000, default=0),
+        rope=text.whole("qk_rope_head_dim", low=0, high=4096, default=64),
     )
 
 

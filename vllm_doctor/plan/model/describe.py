@@ -6,12 +6,13 @@ import re
 from functools import lru_cache
 
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.attention import attention_of, latent_attention
+from vllm_doctor.plan.model.attention import attention_of, compressed_attention, latent_attention
 from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.experts import CHOSEN_EXPERTS, experts_of
 from vllm_doctor.plan.model.families import (
     KNOWN,
     LEARNED_POSITIONS,
+    LOADED,
     MAMBA_ONLY,
     MINICPMV,
     OUTPUT_GATE,
@@ -23,7 +24,14 @@ from vllm_doctor.plan.model.families import (
     WIDTH_IS_GATE_AND_UP,
 )
 from vllm_doctor.plan.model.layers import layer_kinds
-from vllm_doctor.plan.model.length import COHERE_LENGTH, LENGTHS, NO_LENGTH, context_length, rope_tables
+from vllm_doctor.plan.model.length import (
+    COHERE_LENGTH,
+    LENGTHS,
+    NO_LENGTH,
+    compressed_tables,
+    context_length,
+    rope_tables,
+)
 from vllm_doctor.plan.model.mixer import linear_mixer
 from vllm_doctor.plan.model.towers import audio_weights, vision_tower
 
@@ -131,6 +139,7 @@ def describe(top: Section) -> Architecture:
     )
     used = {kind for kind, _ in kinds}
     known = model_type in KNOWN
+    compressed = compressed_attention(text, model_type)
     speaks = MINICPMV.get(_version(top), "") if model_type == "minicpmv" else model_type
     tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
     if tie is not None and not isinstance(tie, bool):
@@ -158,6 +167,7 @@ def describe(top: Section) -> Architecture:
         context=context_length(text, model_type),
         moe=experts,
         mla=mla,
+        compressed=compressed,
         linear=linear_mixer(text, hidden, used, model_type),
         vision=vision,
         audio=top.has("audio_config"),
@@ -174,14 +184,27 @@ def describe(top: Section) -> Architecture:
         per_layer_input=_per_layer_input(text),
         double_wide=text.flag("use_double_wide_mlp", default=False),
         positions=text.whole(*_POSITIONS, low=0, high=100_000_000, default=0) if model_type in LEARNED_POSITIONS else 0,
-        ropes=rope_tables(text, mla.rope if mla is not None else head_dim, layers, model_type),
+        ropes=(
+            rope_tables(text, mla.rope if mla is not None else head_dim, layers, model_type)
+            if compressed is None
+            else compressed_tables(text, compressed)
+        ),
         caps_attention=bool(text.values.get("attn_logit_softcapping")),
         multimodal=vision is not None or top.has("audio_config"),
         whole_item=_GEMMA4_VIDEO if vision is not None and text.text("use_bidirectional_attention") == "vision" else 0,
         text_prefix="model.language_model" if text is not top else "model",
-        quantization=top.section("quantization_config") or text.section("quantization_config"),
+        quantization=_quantization(top, text, model_type),
         doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),
     )
+
+
+def _quantization(top: Section, text: Section, model_type: str) -> Section | None:
+    """The checkpoint's; DeepSeek V4 names the format of its experts beside it, 4-bit floats where it names none
+    (models/deepseek_v4/quant_config.py)."""
+    own = top.section("quantization_config") or text.section("quantization_config")
+    if own is None or model_type != "deepseek_v4":
+        return own
+    return Section({**own.values, "expert_dtype": text.text("expert_dtype", default="fp4")}, own.path)
 
 
 def _version(top: Section) -> str:
@@ -223,7 +246,12 @@ def _doubts(text: Section, top: Section, model_type: str, *, known: bool, expert
     """What the config leaves open, each with what is taken instead."""
     told: list[str] = []
     unlike = model_type == "minicpmv" and (_version(top) not in MINICPMV or not top.has("vision_config"))
-    if not known and (model_type not in WEIGHED or unlike):
+    if model_type in LOADED:
+        told.append(
+            f"model_type {model_type}: what a pass takes and how many tokens the cache holds are a general "
+            f"transformer's, not this model's"
+        )
+    elif not known and (model_type not in WEIGHED or unlike):
         told.append(
             f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"
         )

@@ -1,6 +1,6 @@
 """From config.json to the longest request and to the tables of rotary positions."""
 
-from vllm_doctor.plan.model.architecture import Attention
+from vllm_doctor.plan.model.architecture import Attention, Compressed
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.families import LEARNED_POSITIONS, MAMBA_ONLY
 
@@ -83,3 +83,11 @@ def rope_tables(
     if kind == "linear":
         return ((int(rows * factor), width), *(((rows, width),) if sliding else ()))
     return ((rows, width),) * tables
+
+
+def compressed_tables(text: Section, compressed: Compressed) -> tuple[tuple[int, int], ...]:
+    """DeepSeek V4's, in 4 bytes a value: one of the layers that compress, one of those that do not
+    (models/deepseek_v4/common/rope.py, rotary_embedding/deepseek_scaling_rope.py)."""
+    rows = text.whole(*LENGTHS, high=100_000_000, default=NO_LENGTH)
+    kinds = {ratio > 1 for ratio in compressed.ratios}
+    return ((2 * rows, compressed.rope),) * len(kinds)

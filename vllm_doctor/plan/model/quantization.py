@@ -262,6 +262,10 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
     return choose
 
 
+# Experts beside matrices in 8 bits (models/deepseek_v4/quant_config.py DeepseekV4FP8Config).
+_EXPERTS = {"fp4": MXFP4, "nvfp4": NVFP4}
+
+
 @lru_cache(maxsize=64)
 def scheme(config: Section | None, online: str | None, element: int, gguf: str | None = None) -> Scheme:
     """The quantization of a launch: the checkpoint's own config, --quantization on a plain checkpoint, or a GGUF file.
@@ -280,10 +284,13 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
     # ignored_layers goes before the other key, and the head is no linear layer (fp8.py from_config, get_quant_method).
     left = config.texts("ignored_layers") or config.texts("modules_to_not_convert")
     skip = ModuleNames([*left, *config.texts("llm_int8_skip_modules"), "lm_head"], components=method == "bitsandbytes")
-    if method in {"fp8", "fbgemm-fp8"}:
+    if method in {"fp8", "fbgemm-fp8", "deepseek-v4-fp8"}:
         block = config.ints("weight_block_size", low=1, high=65_536)
         fmt = Format("fp8", 8, block=block[0]) if block else FP8_CHANNEL if method == "fbgemm-fp8" else FP8_TENSOR
-        return Scheme("fp8", lambda n, _e: base if n in skip else fmt, fp8_activations=True, towers=True)
+        experts = _EXPERTS.get(config.text("moe_quant_algo").lower() or config.text("expert_dtype"), fmt)
+        return Scheme(
+            "fp8", lambda n, e: base if n in skip else experts if e else fmt, fp8_activations=True, towers=True
+        )
     if method in {"compressed-tensors", "compressed-tensor"}:
         floats = "float" in config.text("format")
         return Scheme(method, _grouped(config, base), fp8_activations=floats, towers=True)

@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.families import WEIGHED
+from vllm_doctor.plan.model.families import LOADED, WEIGHED
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.before_start import held_before_start, held_off, too_little_free
 from vllm_doctor.plan.prediction.figures import Figures, Held, counts_all, figures_of, full, held_by
@@ -92,7 +92,7 @@ def _unknown(  # noqa: PLR0917
     a: Architecture, s: Settings, gpu: Card | None, total: float, known: KnownTerms, f: Figures
 ) -> str:
     """What cannot be said, unless the weights alone are more than the card has."""
-    strange = not a.known and a.model_type not in WEIGHED and known.weights_gib is None
+    strange = not a.known and a.model_type not in WEIGHED | LOADED and known.weights_gib is None
     off = _STRANGE_WEIGHTS if strange else 0.02
     least = f.weights * (1 - off)
     return "oom-weights" if least > total - held_before_start(s, gpu) + held_off(s, gpu) else "unknown"

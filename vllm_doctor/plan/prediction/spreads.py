@@ -12,6 +12,7 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import LOADED
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.stage import Stage
@@ -160,7 +161,7 @@ def spreads_of(  # noqa: PLR0917
         found.append(Spread("memory of the card", 0.0, (gpu.up_to_gib - gpu.total_gib) * s.utilization))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
-    strange = 0.0 if a.known else 0.1 * (weights + act.peak / GIB) + 0.5
+    strange = 0.0 if a.known else _strange(a, weights, act.peak / GIB)
     heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
     differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
     compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
@@ -180,6 +181,12 @@ def spreads_of(  # noqa: PLR0917
         _of_compiling(stage, compiled, every=every),
     ]
     return [x for x in (*found, *whole) if x.below or x.above]
+
+
+def _strange(a: Architecture, weights: float, peak: float) -> float:
+    """GiB by which a model type may differ of which no start was compared: where its weights are known, what a pass
+    takes may be half as much again or less, with what else its class makes beside them."""
+    return 0.02 * weights + 0.5 * peak + 0.5 if a.model_type in LOADED else 0.1 * (weights + peak) + 0.5
 
 
 def _of_compiling(stage: Stage, compiled: float, *, every: bool) -> Spread:

@@ -13,7 +13,7 @@ from math import ceil
 import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel
-from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Compressed
 from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
 
 
@@ -34,7 +34,10 @@ def _kv(heads: int, tp: int) -> int:
     return max(1, heads // tp)
 
 
-def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[Matrix]:
+def _attention(a: Architecture, layer: Attention, p: str, tp: int, index: int) -> Iterator[Matrix]:
+    if a.compressed is not None:
+        yield from _compressed(a, a.compressed, layer, p, tp, index)
+        return
     if layer.kind == "mla" and a.mla is not None:
         yield from _mla(a, p, tp, indexed=layer.indexed)
         return
@@ -53,6 +56,34 @@ def _attention(a: Architecture, layer: Attention, p: str, tp: int) -> Iterator[M
         yield Matrix("bias", a.hidden, 1, vector=True)
     if a.qk_norm:
         yield Matrix("norm", 2 * layer.head_dim, 1, vector=True)
+
+
+# Tokens of which one is made where an indexer chooses among them, and the states overlap (DeepseekCompressor).
+_INDEXED_RATIO = 4
+
+
+def _compressed(  # noqa: PLR0917
+    a: Architecture, c: Compressed, layer: Attention, p: str, tp: int, index: int
+) -> Iterator[Matrix]:
+    """Attention of DeepSeek V4, its compressors and its mixing of streams (models/deepseek_v4/attention.py,
+    compressor.py, nvidia/model.py; the same in 0.20.0 to 0.29.0)."""
+    heads, p = layer.heads // tp, f"{p}.attn"
+    yield Matrix(f"{p}.wqa_wkv", c.q_rank + layer.head_dim, a.hidden)  # on every rank whole
+    yield Matrix(f"{p}.wq_b", heads * layer.head_dim, c.q_rank)
+    yield Matrix(f"{p}.wo_a", c.out_groups * c.out_rank / tp, layer.heads * layer.head_dim / c.out_groups)
+    yield Matrix(f"{p}.wo_b", a.hidden, c.out_groups * c.out_rank / tp)
+    ratio = c.ratios[index] if index < len(c.ratios) else 0
+    overlap = 2 if ratio == _INDEXED_RATIO else 1
+    if ratio > 1:
+        yield Matrix("compressor", 2 * overlap * layer.head_dim, a.hidden, vector=True)
+        yield Matrix("positions, 4 bytes", overlap * layer.head_dim * ratio, 2, vector=True)
+    if ratio == _INDEXED_RATIO:
+        yield Matrix(f"{p}.indexer.wq_b", c.indexer_heads * c.indexer_dim, c.q_rank)
+        yield Matrix("indexer", c.indexer_heads + 2 * overlap * c.indexer_dim, a.hidden, vector=True)
+    mixed = (2 + c.streams) * c.streams
+    yield Matrix("streams, 4 bytes", 2 * mixed, 2 * c.streams * a.hidden, vector=True)
+    if index < c.hashed and a.moe is not None:
+        yield Matrix("experts by word, 4 bytes", a.vocab, 2 * a.moe.top_k, vector=True)
 
 
 def _mla(a: Architecture, p: str, tp: int, *, indexed: bool) -> Iterator[Matrix]:
@@ -155,7 +186,7 @@ def layer_matrices(a: Architecture, index: int, par: Parallel, prefix: str) -> I
     if layer.kind in RECURRENT:
         yield from _recurrent(a, p, par.tp)
     elif layer.kind != "none":
-        yield from _attention(a, layer, p, par.tp)
+        yield from _attention(a, layer, p, par.tp, index)
     if a.model_type != "nemotron_h" or layer.kind == "none":
         yield from feed_forward(a, index, p, par)
     yield Matrix("norm", a.norms_per_layer * a.hidden, 1, vector=True)

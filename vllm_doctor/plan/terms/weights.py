@@ -64,6 +64,9 @@ def step_buffers(a: Architecture, tokens: int, element: int) -> float:
     tokens that an indexer chooses, 4 bytes each (deepseek_v2.py topk_indices_buffer)."""
     if a.mla is not None and a.mla.indexer_top:
         return 4.0 * tokens * a.mla.indexer_top
+    if a.compressed is not None:
+        # Beside the chosen tokens the streams of the widest step, kept for a drafter (nvidia/model.py DeepseekV4Model).
+        return float(tokens * (4 * a.compressed.indexer_top + a.compressed.streams * a.hidden * element))
     if a.vision is None:
         return 0.0
     levels = a.vision.deepstack * a.hidden if a.vision.kind.startswith("qwen3_vl") else 0

@@ -1,0 +1,111 @@
+"""DeepSeek V4: compressed attention, experts in 4-bit floats beside matrices in 8 bits, streams of hidden states."""
+
+import pytest
+
+from tests.plan.models import arch
+from tests.plan.test_plan import model, plan
+from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.terms.matrices import layer_matrices
+from vllm_doctor.plan.terms.weights import GIB, WeightTarget, rank_weights, rope_bytes, step_buffers
+
+__all__ = ["model"]
+
+FLASH = {
+    "architectures": ["DeepseekV4ForCausalLM"],
+    "model_type": "deepseek_v4",
+    "torch_dtype": "bfloat16",
+    "hidden_size": 4096,
+    "num_hidden_layers": 43,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 1,
+    "head_dim": 512,
+    "q_lora_rank": 1024,
+    "o_lora_rank": 1024,
+    "o_groups": 8,
+    "qk_rope_head_dim": 64,
+    "vocab_size": 129280,
+    "moe_intermediate_size": 2048,
+    "n_routed_experts": 256,
+    "n_shared_experts": 1,
+    "num_experts_per_tok": 6,
+    "num_hash_layers": 3,
+    "num_nextn_predict_layers": 1,
+    "index_head_dim": 128,
+    "index_n_heads": 64,
+    "index_topk": 512,
+    "hc_mult": 4,
+    "sliding_window": 128,
+    "max_position_embeddings": 1048576,
+    "tie_word_embeddings": False,
+    "compress_ratios": [0, 0, *[4, 128] * 20, 4, 0],
+    "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
+}
+EXPERT = 3 * 4096 * 2048  # values of one
+
+
+def loaded(config=FLASH, tp=2):
+    a = arch(config)
+    return rank_weights(a, scheme(a.quantization, None, 2), Parallel(tp, 1), 0, WeightTarget(2)) / GIB
+
+
+def named(index, tp=1):
+    found = {}
+    for m in layer_matrices(arch(FLASH), index, Parallel(tp, 1), "model.layers"):
+        found[m.name.removeprefix(f"model.layers.{index}.")] = (m.out, m.inner)
+    return found
+
+
+def test_two_ranks_of_flash_are_within_a_hundredth_of_what_a_start_logs():
+    # "Model loading took 74.08 GiB" of 0.23.0 on two H200 NVL, the buffers of its widest step included.
+    buffers = step_buffers(arch(FLASH), 8192, 2) / GIB
+    assert loaded() + buffers == pytest.approx(74.08, rel=0.01)
+
+
+def test_experts_are_4_bit_floats_where_the_config_names_no_other():
+    fp4, fp8 = loaded(), loaded({**FLASH, "expert_dtype": "fp8"})
+    assert loaded({**FLASH, "expert_dtype": "fp4"}) == fp4
+    each = 43 * 256 * EXPERT / 2 / GIB  # values on a rank
+    assert fp8 - fp4 == pytest.approx(each * (1 - 0.5 - 1 / 32), rel=0.01)
+    nvfp4 = {**FLASH, "quantization_config": {**FLASH["quantization_config"], "moe_quant_algo": "NVFP4"}}
+    assert loaded(nvfp4) - fp4 == pytest.approx(each / 32, rel=0.01)
+
+
+@pytest.mark.parametrize(("index", "compresses", "chooses"), [(0, False, False), (2, True, True), (3, True, False)])
+def test_a_layer_has_what_its_ratio_asks_for(index, compresses, chooses):
+    got = named(index)
+    assert ("compressor" in got) is compresses
+    assert ("attn.indexer.wq_b" in got) is chooses
+    assert ("experts by word, 4 bytes" in got) is (index < 3)
+
+
+def test_the_states_of_a_ratio_of_four_overlap():
+    assert named(2)["compressor"] == (2 * 2 * 512, 4096)
+    assert named(3)["compressor"] == (2 * 512, 4096)
+
+
+def test_ranks_split_the_heads_and_the_groups_of_the_output():
+    whole, half = named(0), named(0, tp=2)
+    assert whole["attn.wqa_wkv"] == half["attn.wqa_wkv"] == (1024 + 512, 4096)
+    assert (whole["attn.wq_b"], half["attn.wq_b"]) == ((64 * 512, 1024), (32 * 512, 1024))
+    assert (whole["attn.wo_a"], half["attn.wo_a"]) == ((8 * 1024, 8 * 512), (4 * 1024, 8 * 512))
+    assert (whole["attn.wo_b"], half["attn.wo_b"]) == ((4096, 8 * 1024), (4096, 4 * 1024))
+
+
+def test_layers_that_compress_turn_by_a_table_of_their_own():
+    assert rope_bytes(arch(FLASH), WeightTarget(2)) == 2 * 1048576 * 64 * 4
+
+
+def test_a_step_keeps_its_chosen_tokens_and_its_streams():
+    assert step_buffers(arch(FLASH), 100, 2) == 100 * (4 * 512 + 4 * 4096 * 2)
+
+
+def test_the_answer_says_that_only_the_weights_are_known(model):
+    asked = plan(model(FLASH), "--tensor-parallel-size 2 --kv-cache-dtype fp8", gpu="H200", gpus=2, version="0.23.0")
+    p = asked.predict()
+    assert p.verdict == "unknown"
+    assert p.weights_gib == pytest.approx(74, rel=0.01)
+    below = p.available_kv_gib - p.margin_gib[0]
+    assert 0.5 * p.activation_gib < below < 0.1 * p.weights_gib
+    told = " ".join(asked.arch.doubts)
+    assert "how many tokens the cache holds are a general transformer's" in told
