@@ -6,6 +6,7 @@
     tools/release.py diff 0.32.0 0.33.0        # what is written down, compared
     tools/release.py bodies OLD_WHEEL WHEEL    # the functions to read again, line by line
     tools/release.py spans                     # wordings that did not change reach the newest release
+    tools/release.py dated WHEEL...            # oldest first: dates of behaviours.json that no code shows
     tools/release.py history [--check]         # the files that the package reads
     tools/release.py said WHEEL...             # which function says which sentence, of one more release or again; a
                                                # library's too
@@ -23,7 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from releases import cited, history, library, read, refusals, report, said_by, store
+from releases import cited, dated, history, library, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -141,6 +142,26 @@ def bodies(before: Path, after: Path) -> int:
     except WheelError as problem:
         print(f"release: {problem}", file=sys.stderr)
         return 2
+    return 0
+
+
+def dates(places: Sequence[Path]) -> int:
+    """Print the behaviours of the planner whose dates do not show in these wheels, oldest first; 2 for what is no wheel
+    of vLLM, and for another order."""
+    asked, before, told = dated.of_table(), None, 0
+    try:
+        for place in places:
+            wheel = read_wheel(place)
+            if before is not None and as_version(before.version) > as_version(wheel.version):
+                raise WheelError(f"{place}: {wheel.version} after {before.version}; needed: the oldest release first")
+            lines = list(dated.unshown(before, wheel, asked)) if before is not None else []
+            told += len(lines)
+            print(*lines, sep="\n", end="\n" if lines else "")
+            before = wheel
+    except WheelError as problem:
+        print(f"release: {problem}", file=sys.stderr)
+        return 2
+    print(f"{told} dates of {len({(one.name, one.word) for one in asked})} do not show in what their rows name")
     return 0
 
 
@@ -302,6 +323,8 @@ def main(argv: list[str] | None = None) -> int:
     read_again.add_argument("after", type=Path)
     sentences = commands.add_parser("said", help="which function says which sentence, vLLM's or a library's")
     sentences.add_argument("wheels", type=Path, nargs="+")
+    dating = commands.add_parser("dated", help="behaviours of the planner whose dates the code does not show")
+    dating.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
     commands.add_parser("history", help="write the files that the package reads").add_argument(
         "--check", action="store_true"
@@ -318,6 +341,8 @@ def main(argv: list[str] | None = None) -> int:
             return bodies(given.before, given.after)
         case "said":
             return said(given.wheels)
+        case "dated":
+            return dates(given.wheels)
         case "spans":
             return spans()
         case _:

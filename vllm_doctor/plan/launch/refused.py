@@ -219,7 +219,8 @@ def _cache(flags: Flags, a: Architecture, length: int, does: Behaviour) -> Itera
     if does.checks_state_block and block and block != length and not caches:
         yield Refusal("--mamba-block-size", str(block), "--enable-prefix-caching beside it")
     threshold = flags.int("long-prefill-token-threshold", 0)
-    if does.checks_prefill_threshold and threshold > length:
+    at_once = flags.int("max-num-partial-prefills", 1, -(10**6), 10**6)
+    if threshold > length and (does.checks_prefill_threshold or at_once > 1):
         yield Refusal("--long-prefill-token-threshold", str(threshold), f"at most --max-model-len, {length}")
     layout = flags.text("kv-cache-dtype") or "auto"
     if a.mla is None and layout.endswith("_ds_mla"):
