@@ -21,7 +21,10 @@ _SAMPLES = ("7", "'7'", "a7.b", "(7, 7)")
 _NAMED = re.compile(r"has no attribute '([A-Za-z]\w{2,})'")
 _PYTHON = frozenset({"AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError", "TypeError"})
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
-_HELD = re.compile(r"\\[wdSsbDW]\S*|\[[^\]]*\]\S*|\(\?[^)]*\)|[.](?:\{[^}]*\}|[*+?])\S*")
+# What of a pattern is no text of its own: classes, groups with alternatives, and a character that may be missing.
+_HELD = re.compile(
+    r"\\[wdSsbDWAZ](?:[*+?]|\{[^}]*\})*|\[[^\]]*\](?:[*+?]|\{[^}]*\})*|\(\?[^)]*\)\??|.(?:\{[^}]*\}|[*?])\??|\.\+"
+)
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,11 @@ class Place:
     def words(self) -> tuple[tuple[str, ...], ...]:
         """Words of which a source must have all of one row, to be parsed; the longest first."""
         pattern = self.code or self.said
-        branches = [pattern] if "(" in re.sub(r"\\.", "", pattern) else re.split(r"(?<!\\)\|", pattern)
-        bare = (re.sub(r"\((?!\?).*?\)", " ", re.sub(r"\\([()\[\].])", "\x01", one)) for one in branches)
-        found = (re.findall(r"(?<![\w\x00])[A-Za-z_]{4,}(?!\w)|[A-Za-z_]{6,}", _HELD.sub("\0", one)) for one in bare)
+        bare = (
+            re.sub(r"\((?!\?)[^()]*\)", "\0", re.sub(r"\\([()\[\].{}+*?|])", "\x01", one))
+            for one in _alternatives(pattern)
+        )
+        found = (re.findall(r"[A-Za-z_]{4,}", _HELD.sub("\0", one)) for one in bare)
         return tuple(tuple(sorted(set(words), key=lambda word: (-len(word), word))) for words in found)
 
 
@@ -89,7 +94,9 @@ class Source:
     def may_have(self, one: Place) -> bool:
         """Has it the words of an entry's line?"""
         if one not in self._able:
-            self._able[one] = any(words and all(word in self.text for word in words) for words in one.words)
+            self._able[one] = any(
+                (words or one.calls) and all(word in self.text for word in words) for words in one.words
+            )
         return self._able[one]
 
     def failing(self, one: Place) -> list[tuple[failing.Function, ast.stmt]]:
@@ -142,6 +149,18 @@ def rests_on(one: Place, release: Release) -> tuple[list[str], str]:
     told = "\n\n".join(dict.fromkeys(text for _, text in found))
     # A pattern that names no function in particular tells of none.
     return ([], "") if len(told) > _MOST else (sorted({where for where, _ in found}), told)
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The alternatives of a pattern as a whole; those inside its groups are left together."""
+    told, depth = [""], 0
+    for part in re.findall(r"\\.|\[(?:\\.|[^\]])*\]|.", pattern, re.DOTALL):
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if part == "|" and depth == 0:
+            told.append("")
+        else:
+            told[-1] += part
+    return told
 
 
 def digest(text: str) -> str:
