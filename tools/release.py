@@ -148,7 +148,8 @@ def bodies(before: Path, after: Path) -> int:
 def dates(places: Sequence[Path]) -> int:
     """Print the behaviours of the planner whose dates do not show in these wheels, oldest first; 2 for what is no wheel
     of vLLM, and for another order."""
-    asked, before, told = dated.of_table(), None, 0
+    asked, told = dated.of_table(), 0
+    before: Wheel | None = None
     try:
         for place in places:
             wheel = read_wheel(place)
