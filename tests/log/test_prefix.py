@@ -191,6 +191,12 @@ def test_the_level_of_vllms_own_logger_counts() -> None:
     assert one(f"2026-05-21 10:11:12,921 - vllm.worker - WARNING - {WORDS}").level == "WARNING"
 
 
+def test_a_logger_that_is_named_as_vllm_itself_passes_lines_on() -> None:
+    """vLLM's loggers are named after its modules (`vllm.worker`); `vllm` alone is a program that reads its output."""
+    passed = one(f"2026-05-21 10:11:12,921 - vllm - INFO - (EngineCore_DP0 pid=131) {WORDS}")
+    assert (passed.level, passed.process, passed.text) == (None, "EngineCore_DP0", WORDS)
+
+
 @pytest.mark.parametrize("row", [{"textPayload": "{}"}, {"jsonPayload": {"message": "{}"}}, {"LogEntry": "{}"}])
 def test_an_entry_of_a_cloud_holds_a_whole_traceback(row: dict[str, object]) -> None:
     text = '(EngineCore pid=4) ERROR 05-21 10:11:20 [core.py:515] EngineCore failed\n  File "/x.py", line 3, in f'

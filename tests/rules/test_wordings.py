@@ -97,6 +97,8 @@ def test_a_notice_of_death_is_never_ok_and_never_the_cause(message: Message) -> 
         own = {
             "kernel-segfault": {"VD606"},
             "pod-low-on-resource": {"VD004"},
+            "pod-volume-outgrown": {"VD004"},
+            "pod-storage-outgrown": {"VD004"},
             "ray-actor-gone": {"VD603"},
             "unit-step-failed": {"VD532"},
         }

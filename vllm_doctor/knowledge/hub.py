@@ -35,9 +35,15 @@ _BITS = (
 _IN_MLP = 0.78
 
 
+# Llama 4's 17B-16E has 109 billion: the first number is what a step uses, the second counts the experts.
+_USED_OF_EXPERTS = Pattern(r"\d[Bb]-\d{1,3}E(?![A-Za-z0-9])")
+
+
 def billions(model: str) -> float | None:
     """How many billion parameters a model's name says it has; None where it does not say."""
     name = model.rstrip("/").rsplit("/", 1)[-1]
+    if _USED_OF_EXPERTS.search(name) is not None:
+        return None
     return max((_of_experts(float(m[2]), int(m[1] or 1)) for m in _SIZE.finditer(name)), default=None)
 
 

@@ -11,10 +11,13 @@ from vllm_doctor.launch.shell import first_command, without_prompts
 from vllm_doctor.records.host import Launch
 
 # What every command that starts a server holds.
-_STARTS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai", "docker run ", "podman run ", "LLM(")
+_COMMANDS = ("vllm serve", "vllm.entrypoints.", "vllm/vllm-openai", "docker run ", "podman run ")
+# The calls of a program that makes an engine itself: the second is AsyncEngineArgs's end, too.
+_CALLS = ("LLM(", "EngineArgs(")
+_STARTS = (*_COMMANDS, *_CALLS)
 # What another program of a container has not: without it, it is no launch of vLLM.
 _OF_VLLM = ("vllm", "--model")
-_CALL = Pattern(r"(?:^|[\s=.(])(LLM\()")
+_CALL = Pattern(r"(?:^|[\s=.(])(LLM\(|(?:Async)?EngineArgs\()")
 # What people set before a command, in a few words of any language (`usage:` is a program's own, of any command), and
 # the signs with which they go on behind it.
 _LABEL = Pattern(
@@ -56,6 +59,23 @@ def command_in(lines: Sequence[str]) -> Launch | None:
         same = one is not None and all(o is not None and (o.flags, o.model) == (one.flags, one.model) for o in others)
         return one if same else None
     return found or _options_alone(lines) or _script(lines)
+
+
+def calls_engine(lines: Sequence[str]) -> bool:
+    """Does a program make its engine itself, by a call that stands in these lines?"""
+    return any(_CALL.search(line) is not None for line in lines if len(line) <= _LONG)
+
+
+def made_by_calls(lines: Sequence[str]) -> tuple[Launch, ...]:
+    """The engines that a pasted program makes itself, each by a call of its own; those alone that differ."""
+    found: dict[tuple[str | None, str], Launch] = {}
+    for index, line in enumerate(lines):
+        if len(line) > _LONG or not any(call in line for call in _CALLS):
+            continue
+        launch = _parsed(_whole(lines, index)[0])
+        if launch is not None and launch.model is not None:
+            found.setdefault((launch.model, str(launch.flags)), launch)
+    return tuple(found.values())
 
 
 def _containers(lines: Sequence[str]) -> list[Launch | None]:
@@ -113,7 +133,7 @@ def _script(lines: Sequence[str]) -> Launch | None:
 
 def _options_alone(lines: Sequence[str]) -> Launch | None:
     """The options of a command whose beginning nobody pasted, from a line that begins with one on; None where it has
-    fewer than two that vLLM knows, or holds one that it does not."""
+    fewer than two that vLLM knows, and none of them an object, or holds one that it does not."""
     first = next((i for i, line in enumerate(lines) if _OPTION.match(line) and len(line) <= _LONG), None)
     if first is None:
         return None
@@ -125,7 +145,9 @@ def _options_alone(lines: Sequence[str]) -> Launch | None:
     except ValueError:
         return None
     line = parse_words(words, None)
-    if line.unknown or line.refusals or len(line.flags) < _OPTIONS:
+    # No sentence holds an option with a JSON object behind it.
+    enough = len(line.flags) >= _OPTIONS or any(str(value).startswith("{") for value in line.flags.values())
+    if line.unknown or line.refusals or not enough:
         return None
     return Launch(tuple(words), line.model, line.flags, {})
 
@@ -133,7 +155,7 @@ def _options_alone(lines: Sequence[str]) -> Launch | None:
 def _whole(lines: Sequence[str], index: int) -> tuple[str, int]:
     """The command of which a line is a part, what a backslash joins before and after it, and its last line."""
     first = last = index
-    if "LLM(" in lines[index] and "vllm serve" not in lines[index]:
+    if any(call in lines[index] for call in _CALLS) and "vllm serve" not in lines[index]:
         while last + 1 < len(lines) and last - index < _LINES and _open(lines[first : last + 1]):
             last += 1
         return "\n".join(line.rstrip() for line in lines[first : last + 1]), last
@@ -150,7 +172,7 @@ def _open(lines: Sequence[str]) -> bool:
 
 
 def _parsed(text: str) -> Launch | None:
-    if "LLM(" in text and not any(mark in text for mark in _STARTS[:-1]):
+    if any(call in text for call in _CALLS) and not any(mark in text for mark in _COMMANDS):
         return _called(text)
     if " run " in text and not all(mark in text for mark in _OF_VLLM) and not any(m in text for m in _STARTS[:3]):
         return None
@@ -178,7 +200,8 @@ def _unlabelled(text: str) -> str:
 
 
 def _called(text: str) -> Launch | None:
-    """`LLM(model="m", tensor_parallel_size=2)` alone, as a script, a traceback or a notebook shows it."""
+    """`LLM(model="m", tensor_parallel_size=2)` alone, as a script, a traceback or a notebook shows it; EngineArgs is
+    what the engine of an asynchronous program is made of."""
     begun = _CALL.search(text)
     try:
         return parse_line(_balanced(text[begun.start(1) :])) if begun is not None else None

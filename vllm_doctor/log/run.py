@@ -203,7 +203,14 @@ class Run:
     @cached_property
     def tensor(self) -> int:
         """Over how many ranks each layer is split at least, by the names of the workers; 0 where none tells."""
-        return self._numbered("process-of-tensor-rank") + 1 if any("_TP" in name for name in self._names) else 0
+        # v1/executor/multiproc_executor.py names the rank only where there are more than one.
+        shown = any("_TP" in name for name in self._names)
+        return max(self._numbered("process-of-tensor-rank") + 1, 2) if shown else 0
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas there are at least, by the names of the processes: each has its own ranks."""
+        return self._numbered("process-of-replica") + 1
 
     @cached_property
     def pipeline(self) -> int:

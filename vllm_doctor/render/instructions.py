@@ -112,6 +112,7 @@ _DEEDS = {
     "vae-use-tiling": "let the VAE decode tile by tile",
     "enable-cpu-offload": "keep parts of the diffusion model on the host",
     "request": "ask for fewer frames or a smaller picture",
+    "own-pass": "give the failing call fewer inputs at once",
     "wsl-memory": "give memory of WSL back to Windows",
     "wake-up": "wake the engine up",
     "weights": "fetch the weight files again",

@@ -145,10 +145,11 @@ def _backward(now: float | None, to: Scalar, direction: Direction) -> bool:
 
 def json_with(case: Case, name: str, new: Mapping[str, object]) -> str:
     """A JSON option with fields set; what the launch says of others stays."""
-    return json.dumps({**(_mapping(case.flag(name)) or {}), **new})
+    return json.dumps({**(mapping(case.flag(name)) or {}), **new})
 
 
-def _mapping(value: object) -> dict[str, object] | None:
+def mapping(value: object) -> dict[str, object] | None:
+    """A JSON option's fields, as somebody types it or as vLLM's log writes its arguments; None where it is none."""
     if not isinstance(value, str) or not value.startswith("{"):
         return None
     for reader in (json.loads, ast.literal_eval):  # as somebody types it, and as vLLM's log writes its arguments
@@ -162,8 +163,8 @@ def _mapping(value: object) -> dict[str, object] | None:
 
 def _same(before: Scalar, to: Scalar) -> bool:
     """Is it what is there already, JSON as what it means?"""
-    fields = _mapping(to)
-    return to is not None and (before == to or (fields is not None and _mapping(before) == fields))
+    fields = mapping(to)
+    return to is not None and (before == to or (fields is not None and mapping(before) == fields))
 
 
 def _typed(value: str | bool | None) -> Scalar:

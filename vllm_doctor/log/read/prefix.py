@@ -159,8 +159,10 @@ class Stripper:
                 or outer["java"]
                 or outer["own"]
             )
-            if (outer["before"] or outer["after"] or "").startswith("vllm"):
-                named = outer["level"]  # vLLM's own logger; the level of a program that passes lines on says nothing
+            if (outer["before"] or outer["after"] or "").startswith("vllm."):
+                # vLLM's own logger, which is named after a module of it (init_logger(__name__)); the level of a program
+                # that passes lines on says nothing.
+                named = outer["level"]
             unit = unit or outer["unit"] or outer["iunit"]
             quoted = quoted or outer["glog"] is not None
             stream = stream or outer["pod"] or outer["service"]

@@ -65,7 +65,7 @@ def _of_diffusion(case: Case, oom: Oom) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
-        changes=fit(oom),
+        changes=fit(case, oom),
         refute="a request of one small picture fails in the same call",
     )
 

@@ -111,7 +111,7 @@ def judge(case: Case) -> Outcome:
             *(lighter(case) if refused and not status and too_large_by_name(case) is not None else ()),
             *limits,
             *smaller_own_pool(case),
-            *(fit(oom) if diffuses(oom) else ()),
+            *(fit(case, oom) if diffuses(oom) else ()),
             fewer_tokens(case, oom.torch, measuring=False) if forward and not diffuses(oom) else None,
             lower_utilization(case, oom.torch, _IF_CACHE if starting else _IF_SERVING if forward or open_ else _ON_TOP)
             if not (open_ and _lacks_much(oom.torch)) and not refused and not diffuses(oom)

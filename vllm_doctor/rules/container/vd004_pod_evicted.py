@@ -10,8 +10,8 @@ from vllm_doctor.rules.gates.container import describe_command, first_of_contain
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.say import finding, thing
 
-# The kubelet's own sentence.
-_SHORT = "pod-low-on-resource"
+# The kubelet's own sentences.
+_SHORT = ("pod-low-on-resource", "pod-volume-outgrown", "pod-storage-outgrown")
 
 
 def judge(case: Case) -> Outcome:
@@ -39,7 +39,7 @@ def judge(case: Case) -> Outcome:
 def _pasted(case: Case) -> Finding | None:
     """What `kubectl describe` or the events say of it, where somebody put them beside the log or in its place."""
     run = case.run
-    told = run.first(_SHORT) if run is not None else None
+    told = run.first(*_SHORT) if run is not None else None
     if run is None or told is None or run.root is not None:
         return None
     fields = read("pod-evicted", run.lines[told.index].text) or {}

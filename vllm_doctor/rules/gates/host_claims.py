@@ -1,6 +1,7 @@
 """What a start takes of the host's own memory: each pool, of every rank together, and what makes it smaller."""
 
 import itertools
+import json
 import math
 from collections.abc import Iterator
 
@@ -11,15 +12,17 @@ from vllm_doctor.knowledge.version import Version
 from vllm_doctor.plan.launch.host_memory import SWAPPED_GIB
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.verdict import Direction
-from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.kv_cache import on_cpu
 from vllm_doctor.rules.gates.ranks import ranks
-from vllm_doctor.rules.say import environment, gib, set_flag
+from vllm_doctor.rules.say import environment, gib, mapping, set_flag
 
 # GiB of every rank for the KV cache where nothing is set (vllm/envs.py, to 0.10); a first start needs no more.
 _CPU_CACHE = 4
 # V0 has a pool for swapped-out requests unless it is set to none: of a host with GPUs, this much is worth a word.
 _LARGE = 32.0
+# What the connectors of offloaded KV cache call the size of their pool (v1/kv_offload, v1/simple_kv_offload).
+_POOL_BYTES = ("cpu_bytes_to_use", "cpu_bytes_to_use_per_rank")
 # The last release with the option.
 SWAPPED = Version((0, 17, 1))
 
@@ -104,11 +107,28 @@ def _kv_offload(case: Case) -> Iterator[HostClaim]:
     """The pool of the host to which KV cache is moved, one size for all ranks together (config/cache.py)."""
     asked = case.number("kv-offloading-size")
     if not asked:
+        yield from _connectors_pool(case)
         return
     size = gib("KV cache offloaded to the host", asked, f"--kv-offloading-size {asked:g}, of all ranks", "the launch")
     why = f"this many GiB of the host are taken at start, and {ROUNDED}"
     to = math.floor(asked / 2)
     yield HostClaim(size, set_flag(case, "kv-offloading-size", to, Direction.LOWER, why), large=True)
+
+
+def _connectors_pool(case: Case) -> Iterator[HostClaim]:
+    """The same pool where the launch gives the connector itself: in bytes, of all ranks or of each."""
+    config = mapping(case.effective("kv-transfer-config"))
+    options = config.get("kv_connector_extra_config") if config is not None else None
+    if config is None or not isinstance(options, dict):
+        return
+    named = next((name for name in _POOL_BYTES if isinstance(options.get(name), int) and options[name] > 0), None)
+    if named is None:
+        return
+    half = {**config, "kv_connector_extra_config": {**options, named: options[named] // 2}}
+    size = gib("KV cache offloaded to the host", options[named] / GIB, f"{named} of the connector", "the launch")
+    why = f"{named} takes {options[named] / GIB:.0f} GiB of the host when the server starts: half of it"
+    change = set_flag(case, "kv-transfer-config", json.dumps(half, separators=(",", ":")), Direction.CHANGE, why)
+    yield HostClaim(size, change, large=True)
 
 
 def _swaps(case: Case) -> bool:

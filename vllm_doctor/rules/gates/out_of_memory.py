@@ -3,11 +3,13 @@
 import msgspec
 
 from vllm_doctor.knowledge.hub import billions
+from vllm_doctor.launch.pasted import calls_engine, made_by_calls
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.log.traceback import packages_folder
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import GIB, Case
@@ -17,12 +19,16 @@ from vllm_doctor.rules.say import gib
 
 # A name rounds its count, and leaves out encoders and embeddings; a draft model may lie beside it.
 _FAR, _EXTRAS_GIB = 1.3, 4.0
+# As --dtype and the engine's configuration write four bytes.
+FOUR_BYTES = frozenset({"float", "float32", "torch.float32"})
 # torch prints hundredths of a GiB, and the driver gives pages of 2 MiB: figures that are nearer than this are the same.
 _SAME = 16 << 20
 # What is taken before the KV cache stands: afterwards a smaller pool helps, whoever refuses.
 _BEFORE_KV = frozenset(
     {StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER, StartupPhase.CONFIG}
 )
+# Innermost calls: below a program's own ones are torch's.
+_INNER = 6
 # Messages by which the memory of the GPU says that it is exhausted.
 EXHAUSTED = frozenset(
     {
@@ -91,6 +97,8 @@ def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
         return NotHere(f"memory ran out in the phase {root.startup_phase.value}")
     if stages and trains(root):
         return NotHere("code that computes gradients asked for it, which no step of a server does")
+    if stages and own_pass(run, root):
+        return NotHere("the program that made the engine asked for it in its own code")
     if stages and root.startup_phase in _BEFORE_KV and refused_by_far(run.oom):
         return NotHere("the driver refused memory that it calls free: neither weights nor a pass were too large")
     return Oom(run, root, run.oom)
@@ -100,6 +108,22 @@ def trains(fault: Fault) -> bool:
     """Did a training step ask for the memory: are its calls in the traceback, and vLLM's in no frame?"""
     theirs = any(says(file, "call-of-training") for file in fault.files)
     return theirs and not any(says(file, "call-of-vllm") for file in fault.files)
+
+
+def own_pass(run: AnalysedRun, fault: Fault) -> bool:
+    """Did a program that makes its engine itself ask for the memory in its own code: are its files in the traceback,
+    and vLLM's, a plugin's or a driver's in no frame?"""
+    files = fault.files
+    if not files or not any(_of_program(file) for file in files[-_INNER:]):
+        return False
+    if any(says(f, "call-of-vllm", "call-of-plugin", "call-of-diffusion", "call-of-driver") for f in files):
+        return False
+    return fault.crash is not None and calls_engine([line.text for line in run.lines])
+
+
+def _of_program(file: str) -> bool:
+    """Is this a file of somebody's own, which no package manager installed and Python does not bring?"""
+    return "/" in file and not packages_folder(file) and not says(file, "call-of-standard-library")
 
 
 def refused_though_free(torch: TorchOom | None) -> bool:
@@ -156,16 +180,16 @@ def tenants(case: Case, torch: TorchOom | None) -> int | None:
 
 
 def beyond_weights(case: Case, oom: Oom) -> tuple[float, float] | None:
-    """GiB that torch held while weights were loaded, and the most that this model's weights can be (four bytes each, as
-    its name counts them): where the first is far more, something else of this process is in it. None where not, and
-    of a server: its engine is made in a process that does nothing else."""
+    """GiB that torch held while weights were loaded, and the most that this model's weights can be (as its name counts
+    them): where the first is far more, something else of this process is in it. None where not, and of a server: its
+    engine is made in a process that does nothing else."""
     if oom.run.first("server-version", "banner-version", "args-namespace", "args-non-default") is not None:
         return None
     held = oom.torch.allocated if oom.torch is not None else None
-    size = billions(case.model or "") if held is not None else None
+    size = _largest(case, oom) if held is not None else None
     if held is None or size is None or oom.fault.startup_phase is not StartupPhase.WEIGHTS:
         return None
-    most = size * 4e9 / GIB
+    most = size * 1e9 * most_bytes(case, oom) / GIB
     return (held / GIB, most) if held / GIB > _FAR * most + _EXTRAS_GIB else None
 
 
@@ -173,3 +197,25 @@ def told_whose(oom: Oom) -> bool:
     """Does torch's message, as far as it was pasted, say that this process holds the memory itself? Without it nobody
     can say that it is not another process that fills the card."""
     return oom.torch is not None and oom.torch.tells_whose
+
+
+def _largest(case: Case, oom: Oom) -> float | None:
+    """Billions of parameters of the model that was loaded: of several that the program makes engines of, the largest;
+    None where a name does not say it."""
+    named = [billions(model) for model in engines_made(oom) or (case.model or "",)]
+    sizes = [size for size in named if size is not None]
+    return max(sizes) if sizes and len(sizes) == len(named) else None
+
+
+def engines_made(oom: Oom) -> tuple[str, ...]:
+    """The models of which the program that stands beside the log makes an engine each; empty where it makes one."""
+    made = made_by_calls([line.text for line in oom.run.lines])
+    return tuple(launch.model for launch in made if launch.model is not None) if len(made) > 1 else ()
+
+
+def most_bytes(case: Case, oom: Oom) -> int:
+    """Bytes that a weight takes at the most: vLLM makes 16 bits of a checkpoint in 32 unless it is told to keep them,
+    and somebody may have told it so where neither the launch nor the engine's own line is seen."""
+    told = case.effective("dtype")
+    seen = case.launched or engines_made(oom) or oom.run.first("engine-configured") is not None
+    return 4 if told in FOUR_BYTES or (told is None and not seen) else 2

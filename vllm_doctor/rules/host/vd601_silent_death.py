@@ -10,6 +10,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.deaths import signal_of
+from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.cpp_exception import uncaught
@@ -142,7 +143,20 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
-        then=_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else _WHAT_ENDED if number is None else "",
+        then=(_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else _WHAT_ENDED if number is None else "")
+        + _asked_of_host(case, run, first, number),
+    )
+
+
+def _asked_of_host(case: Case, run: AnalysedRun, first: Hit, number: str | None) -> str:
+    """The large pools of host memory that the launch asks for, where a start ended that makes them: nothing is proved,
+    and they are the first thing to make smaller where the kernel says that memory ran out."""
+    if number not in {None, "9"} or run.served(until=first.index):
+        return ""
+    asked = [claim.sum_ for claim in host_claims(case) if claim.large and claim.sum_ is not None]
+    return "".join(
+        f"; this start asks for {one.value:.0f} GiB of the host ({one.formula}): if its memory ran out, halve that"
+        for one in asked
     )
 
 

@@ -9,12 +9,15 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, own_pass, sums
 from vllm_doctor.rules.gates.run_time import in_trainer
 from vllm_doctor.rules.gates.sleep import maps_again, method, wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag, thing
+
+# What an engine with weights and a KV cache can never leave.
+_MOST_OF_CARD = 0.7
 
 
 def judge(case: Case) -> Outcome:
@@ -27,6 +30,8 @@ def judge(case: Case) -> Outcome:
     waking = wakes(oom)
     if in_trainer(oom) and not waking and "cumem-oom" not in oom.fault.ids:
         return _of_trainers_step(case, oom)
+    if own_pass(oom.run, oom.fault):
+        return _of_own_pass(case, oom)
     if not waking and not maps_again(oom):
         return Clear("the engine ran out of memory while it was awake")
     return finding(
@@ -101,6 +106,27 @@ def _of_trainers_step(case: Case, oom: Oom) -> Finding:
             ),
         ),
         refute="the same pass fails with the engine in another process and on other GPUs",
+    )
+
+
+def _of_own_pass(case: Case, oom: Oom) -> Finding:
+    return _beside_trainer(
+        case,
+        oom,
+        title="The program's own code does not fit beside the engine that it made",
+        changes=(
+            lower_utilization(case, oom.torch, "the program works in the memory that the engine leaves it")
+            if oom.torch is None or oom.torch.total is None or oom.torch.asked < oom.torch.total * _MOST_OF_CARD
+            else None,
+            thing(
+                ChangeKind.OS,
+                "own-pass",
+                Direction.LOWER,
+                "the calls that asked are the program's, not vLLM's, and no option of vLLM bounds them: give them less "
+                "at once (shorter audio, smaller pictures, fewer inputs), or run them on another GPU",
+            ),
+        ),
+        refute="the same call fails before the engine is made",
     )
 
 

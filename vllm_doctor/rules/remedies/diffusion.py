@@ -6,8 +6,12 @@ Options of vllm-omni (diffusion/data.py, OmniDiffusionConfig), not of vLLM.
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom
 from vllm_doctor.rules.say import thing
+
+# Both of vllm-omni's ways to keep parts of the model on the host (docs: diffusion acceleration, CPU offload).
+_OFFLOADS = ("enable-cpu-offload", "enable-layerwise-offload")
 
 
 def diffuses(oom: Oom) -> bool:
@@ -15,9 +19,16 @@ def diffuses(oom: Oom) -> bool:
     return any(says(file, "call-of-diffusion") for file in oom.fault.files)
 
 
-def fit(oom: Oom) -> tuple[Change, ...]:
-    """The decoder of pixels works in tiles, or the request is smaller, or a part of the model waits on the host."""
-    return (*((_TILES,) if _decodes(oom) else ()), _SMALLER, OFFLOAD)
+def fit(case: Case, oom: Oom) -> tuple[Change, ...]:
+    """The decoder of pixels works in tiles, or the request is smaller, or a part of the model waits on the host: what
+    the launch does not have yet."""
+    tiles = (_TILES,) if _decodes(oom) and case.flag("vae-use-tiling") is not True else ()
+    return (*tiles, _SMALLER, *offload(case))
+
+
+def offload(case: Case) -> tuple[Change, ...]:
+    """A part of the model waits on the host, where neither way of it is in the launch."""
+    return () if any(case.flag(name) is True for name in _OFFLOADS) else (_OFFLOAD,)
 
 
 def _decodes(oom: Oom) -> bool:
@@ -40,7 +51,7 @@ _SMALLER = thing(
     "the memory of a step grows with width × height × frames",
     command="grep -rnE 'num_frames|height|width' CLIENT   # the values of the request: halve one",
 )
-OFFLOAD = thing(
+_OFFLOAD = thing(
     ChangeKind.OS,
     "enable-cpu-offload",
     Direction.ADD,

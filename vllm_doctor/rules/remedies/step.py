@@ -28,7 +28,8 @@ SMALLEST_DEFAULT = "the smallest default of any release on a GPU"
 # A card on which a release takes its large defaults.
 _LARGE_CARD_GIB = 80.0
 _SEQUENCE_STEPS = (8, 16, 32, 64, 128, 192, 256, 384, 512)
-# Fewer sequences than this serve nobody well.
+# Prompts shorter than this serve nobody well, and so do fewer sequences.
+_SHORTEST = 1024
 _FEWEST = 8
 # Messages that print how many sequences a step has, with the field that does.
 _TRIED = (("sampler-oom", "requests"), ("pooler-oom", "requests"), ("state-blocks", "seqs"))
@@ -169,7 +170,7 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
     KV cache; after it (`measuring` False) in what is free, as the KV cache already stands. None where none does."""
     now = tokens(case)
     if now is None:
-        return _of_unknown_release(case, torch)
+        return _of_unknown_release(case, torch, measuring=measuring)
     count, _ = now
     if not measuring:
         return _smaller_step(case, torch, count)
@@ -179,7 +180,7 @@ def fewer_tokens(case: Case, torch: TorchOom | None, *, measuring: bool = True) 
         and (length := case.number("max-model-len")) is not None
         and length >= to
     ):
-        return _shorter_prompts(case)
+        return _shorter_prompts(case, torch, measuring=True)
     if to >= count:
         return None
     why = f"the peak of a step grows with its tokens; {_sum(case, torch, count, to)}"
@@ -204,7 +205,9 @@ def _smaller_step(case: Case, torch: TorchOom | None, count: int) -> Change | No
     floor = int(case.number("max-num-seqs") or 0)
     to = max(steps[-1], floor)
     if case.effective("enable-chunked-prefill") is False and (case.number("max-model-len") or 0) > to:
-        return _shorter_prompts(case)  # a step shorter than a prompt is refused without chunked prefill
+        return _shorter_prompts(
+            case, torch, measuring=False
+        )  # a step shorter than a prompt is refused without chunked prefill
     if to >= count:
         return None
     why = "buffers of a step grow with its tokens"
@@ -244,7 +247,7 @@ def _sum(case: Case, torch: TorchOom | None, count: int, to: int) -> str:
     return f"{each * count / GIB:.2f} GiB for {count} tokens is {each * to / GIB:.2f} GiB for {to}"
 
 
-def _of_unknown_release(case: Case, torch: TorchOom | None) -> Change | None:
+def _of_unknown_release(case: Case, torch: TorchOom | None, *, measuring: bool) -> Change | None:
     """V1 takes prompts in pieces; V0 did not where it was not told to, and refuses a step shorter than a prompt."""
     engine = case.run.engine if case.run is not None else None
     if engine == "V1" or case.effective("enable-chunked-prefill") in {True, "True"}:
@@ -255,7 +258,7 @@ def _of_unknown_release(case: Case, torch: TorchOom | None) -> Change | None:
             "prefill a step, and the profile run, is as long as the longest prompt"
         )
         return set_flag(case, "max-model-len", None, Direction.LOWER, why)
-    return _shorter_prompts(case) or _by_half(case, torch)
+    return _shorter_prompts(case, torch, measuring=measuring) or _by_half(case, torch)
 
 
 def _part(case: Case, torch: TorchOom | None) -> str:
@@ -276,18 +279,31 @@ def _by_half(case: Case, torch: TorchOom | None) -> Change | None:
     return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
 
 
-def _shorter_prompts(case: Case) -> Change | None:
-    """Without chunked prefill a step is as long as the longest prompt."""
+def _shorter_prompts(case: Case, torch: TorchOom | None, *, measuring: bool) -> Change | None:
+    """Without chunked prefill a step is as long as the longest prompt: half of it, or the part that fits what the pass
+    held and what was free."""
     length = case.number("max-model-len")
-    if length is None or length <= 1024:
+    if length is None or length <= _SHORTEST:
         return None
+    parts = [part for part, _ in _PARTS if length // part >= _SHORTEST]
+    fit = [part for part in parts if _fits(case, torch, part, measuring=measuring)]
     return set_flag(
         case,
         "max-model-len",
-        int(length) // 2,
+        int(length) // (fit or parts[-1:] or [2])[0],
         Direction.LOWER,
         ("without chunked prefill the profile run is as long as the longest prompt, so max_model_len sets its peak"),
     )
+
+
+def _fits(case: Case, torch: TorchOom | None, part: int, *, measuring: bool) -> bool:
+    """Would such a part of the pass have found room? While it is measured, what torch holds beside the weights is the
+    pass's, too, and becomes smaller with it."""
+    if torch is None or torch.free is None:
+        return True
+    weights = case.weights_gib
+    held = max(torch.allocated - weights * GIB, 0) if measuring and torch.allocated and weights is not None else 0
+    return (held + torch.asked) / part <= held + torch.free
 
 
 def fewer_sequences(case: Case, torch: TorchOom | None) -> Change | None:

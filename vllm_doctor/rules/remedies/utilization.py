@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.free_memory import Shortage
-from vllm_doctor.rules.gates.kv_cache import charges_others
+from vllm_doctor.rules.gates.kv_cache import charges_others, left_over
 from vllm_doctor.rules.gates.out_of_memory import refused_though_free
 from vllm_doctor.rules.gates.profile_run import least_weights
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share
@@ -153,6 +153,8 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
                     ),
                 )
             )
+        if (surely := _surely_enough(case, fraction, source, missing)) is not None:
+            return surely
         # That nothing is left says how little the share is; while the cache is only short, the weights lie in it.
         none_left = case.root is not None and "no-kv-blocks" in case.root.ids
         weights = case.weights_gib or (least_weights(case) if none_left else None)
@@ -193,6 +195,24 @@ def raise_utilization(case: Case, missing: float) -> Change | None:
     return set_flag(
         case, "gpu-memory-utilization", wanted, Direction.RAISE, why, predicted={"budget_gib": round(wanted * total, 2)}
     )
+
+
+def _surely_enough(case: Case, fraction: float, source: str, missing: float) -> Change | None:
+    """A fraction by what the log left of the budget, on a card whose size nobody printed: it gave the weights and what
+    is left at the least, so the card is at least that large, and a part of it at least so many GiB. None where that
+    is more than usual, or more than a heuristic asks for."""
+    left, weights = left_over(case), case.weights_gib
+    if left is None or weights is None or left >= 0 or weights + left <= 0:
+        return None
+    budget = weights + left
+    to = math.ceil((fraction + missing * fraction / budget) * 100) / 100
+    if to > min(versions.USUAL_UTILIZATION, fraction + max(0.1, missing / _SMALL_CARD)):
+        return None
+    why = (
+        f"{fraction:g} ({source}) of this GPU is at least {budget:.2f} GiB, the weights ({weights:.2f}) and what was "
+        f"left ({left:.2f}): {to - fraction:.2g} more of it is at least the {missing:.2f} GiB that are missing"
+    )
+    return set_flag(case, "gpu-memory-utilization", to, Direction.RAISE, why)
 
 
 def pass_free_memory_check(case: Case, short: Shortage) -> Change | None:

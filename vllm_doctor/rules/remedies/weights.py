@@ -9,6 +9,7 @@ from vllm_doctor.plan.launch.online import STREAMED
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
+from vllm_doctor.rules.gates.out_of_memory import FOUR_BYTES
 from vllm_doctor.rules.say import set_flag, thing
 
 # The KV cache and the profile run together need about this share of the budget before anybody is served.
@@ -17,8 +18,7 @@ _BESIDE = 0.2
 _FILLED = 0.8
 # FP8 weights are computed with by Marlin's kernels from compute capability 7.5 or 8.0 on, by release.
 _FP8_FROM = 7.5
-# As --dtype and the engine's configuration write four bytes; bfloat16 is computed from this compute capability on.
-_FOUR_BYTES = frozenset({"float", "float32", "torch.float32"})
+# bfloat16 is computed from this compute capability on.
 _BF16_FROM = 8.0
 # A budget below this part of the weights was not meant for them; the usual fraction.
 _SMALL, _USUAL = 0.3, 0.9
@@ -41,7 +41,7 @@ def quantize(case: Case, *, loaded: bool = False) -> tuple[Change | None, ...]:
 def half(case: Case) -> Change | None:
     """Two bytes a weight where the launch or the engine's own word is four: what the model was made in, on a card that
     is known to compute bfloat16; else what every card computes."""
-    if case.effective("dtype") not in _FOUR_BYTES:
+    if case.effective("dtype") not in FOUR_BYTES:
         return None
     card = gpus.find(case.gpu_name) if case.gpu_name else None
     new = card is not None and card.capability is not None and card.capability >= _BF16_FROM
@@ -181,7 +181,8 @@ def _split(case: Case) -> int:
     given, run = case.count("tensor-parallel-size"), case.run
     if given is not None or run is None:
         return given or 1
-    here = (run.oom.gpu or 0) + 1 if run.oom is not None else 1  # torch counts the GPUs that it sees, one a rank
+    # torch counts the GPUs that it sees, one a rank; of several replicas each splits the weights by itself
+    here = (run.oom.gpu or 0) + 1 if run.oom is not None and run.replicas == 1 else 1
     stages = case.count("pipeline-parallel-size") or run.pipeline
     ranks = run.tensor or math.ceil(max(run.ranks, here) / stages)  # a name says it before a count of what was seen
     return 1 << (ranks - 1).bit_length()

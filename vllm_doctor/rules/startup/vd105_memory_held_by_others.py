@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.kv_cache import charges_others
-from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, most_bytes, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share
@@ -137,7 +137,12 @@ def _in_this_process(case: Case, oom: Oom, held: float, most: float) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
-            gib("the most of its weights", most, "parameters in the model's name × 4 B", "the model's name"),
+            gib(
+                "the most of its weights",
+                most,
+                f"parameters in the model's name × {most_bytes(case, oom)} B",
+                "the name",
+            ),
             *sums(oom.torch),
         ),
         changes=(

@@ -12,11 +12,19 @@ from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import START_FAILED
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, sums, tenants, told_whose
+from vllm_doctor.rules.gates.out_of_memory import (
+    Oom,
+    beyond_weights,
+    engines_made,
+    exhausted,
+    sums,
+    tenants,
+    told_whose,
+)
 from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_by_name
 from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.diffusion import OFFLOAD, diffuses
+from vllm_doctor.rules.remedies.diffusion import diffuses, offload
 from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
 from vllm_doctor.rules.say import finding, gib, set_flag
 
@@ -65,8 +73,11 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title="The weights do not fit on the GPU" + _how_far(oom),
-        # Without figures nobody can say that it is not another process that holds the card.
-        confidence=Confidence.CONFIRMED if told_whose(oom) and not unplaced else Confidence.LIKELY,
+        # Without figures nobody can say that it is not another process that holds the card, and of a program that makes
+        # several engines not which of them does.
+        confidence=Confidence.CONFIRMED
+        if told_whose(oom) and not unplaced and not engines_made(oom)
+        else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_by_name(case), *_whole(case)),
         changes=(
@@ -83,7 +94,7 @@ def judge(case: Case) -> Outcome:
             )
             if not oom.fault.ids & _NO_OFFLOAD and not diffuses(oom)
             else None,
-            OFFLOAD if diffuses(oom) else None,
+            *(offload(case) if diffuses(oom) else ()),
         ),
         refute=f"{maker_tool(case).name} shows another process on this GPU while the weights load",
     )

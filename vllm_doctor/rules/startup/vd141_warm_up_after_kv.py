@@ -3,15 +3,16 @@
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
-from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import compiles_programs
-from vllm_doctor.rules.gates.out_of_memory import exhausted, refused_though_free, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.pinned import pins
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.own_pool import blocks_that_fit, smaller_own_pool
 from vllm_doctor.rules.remedies.refused_memory import of_driver
 from vllm_doctor.rules.remedies.step import fewer_tokens
+from vllm_doctor.rules.remedies.uncounted_draft import uncounted, without_draft
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.whole_pool import layers_to_come
 from vllm_doctor.rules.say import finding
@@ -37,6 +38,7 @@ def judge(case: Case) -> Outcome:
         return Clear("the sampler's dummy batch failed")
     kv = oom.fault.startup_phase is StartupPhase.KV
     refused = refused_though_free(oom.torch)
+    draft = uncounted(case, oom)
     blocks = oom.fault.fields("device-oom-blocks").get("blocks")
     return finding(
         RULE,
@@ -63,14 +65,22 @@ def judge(case: Case) -> Outcome:
                 case,
                 oom.torch,
                 "the KV cache takes all that gpu_memory_utilization allows, before the warm-up runs",
-                more=layers_to_come(case, oom.torch) if kv and not refused else None,
+                more=_to_come(case, oom, draft) if kv and not refused else None,
             ),
+            without_draft(case) if draft is not None else None,
             *smaller_own_pool(case),
             None if kv else fewer_tokens(case, oom.torch, measuring=False),
             *(of_driver(case, oom.torch) if refused else ()),
         ),
         refute="the same allocation fails with gpu_memory_utilization lower by 0.1",
     )
+
+
+def _to_come(case: Case, oom: Oom, draft: float | None) -> float | None:
+    """GiB that were not allocated yet: of a draft that the plan left out, its weights at the least are missing."""
+    if draft is None or oom.torch is None or oom.torch.free is None:
+        return layers_to_come(case, oom.torch)
+    return oom.torch.free / GIB + draft
 
 
 RULE = rule("VD141", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
