@@ -124,6 +124,7 @@ def _of_own_pass(case: Case, oom: Oom) -> Finding:
                 Direction.LOWER,
                 "the calls that asked are the program's, not vLLM's, and no option of vLLM bounds them: give them less "
                 "at once (shorter audio, smaller pictures, fewer inputs), or run them on another GPU",
+                command=f"{maker_tool(case).holders}   # what the program and the engine hold",
             ),
         ),
         refute="the same call fails before the engine is made",
