@@ -104,13 +104,13 @@ def uncompared(one: Issue, row: Compared | None, releases: Sequence[str]) -> lis
     first = as_version(met[0] if since is not None else there[0])
     absent = [release for release in met if digests.get(release) == ABSENT and as_version(release) >= first]
     told += [f"{release}: the place where it fails is not there" for release in absent]
-    before = [release for release in releases if since is not None and as_version(release) < since][-1:]
+    before = [release for release in releases if since is not None and as_version(release) < since]
     # What a proof shows of another file is why it ends.
     elsewhere = any(
         proof.of_code and not proof.package and proof.first == one.fixed and not row.where.startswith(f"{proof.file}:")
         for proof in one.proof
     )
-    bounds = [release for release in releases if fixed is not None and as_version(release) >= fixed][:1]
+    bounds = [release for release in releases if fixed is not None and as_version(release) >= fixed]
     after = [] if elsewhere else bounds
     alike = [release for release in (*before, *after) if digests.get(release) in read]
     return [*told, *(f"{release}: fails alike, beside its releases" for release in alike)]
