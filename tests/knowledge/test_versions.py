@@ -84,7 +84,10 @@ def test_choices_grow_with_releases():
         ("0.13.0", 119.7, "NVIDIA GB10", 2048, 256),
         ("0.8.3", 23.57, "NVIDIA GeForce RTX 3090", 2048, 1024),
         ("0.8.4", 23.57, "NVIDIA GeForce RTX 3090", 2048, 256),
+        ("0.8.4", 79.25, "NVIDIA A100-SXM4-80GB", 2048, 256),
+        ("0.8.4", 79.19, "NVIDIA H100 80GB HBM3", 8192, 1024),
         ("0.8.5", 79.25, "NVIDIA A100-SXM4-80GB", 8192, 1024),
+        ("0.9.0", 79.25, "NVIDIA A100-SXM4-80GB", 2048, 256),
     ],
 )
 def test_batch_defaults_follow_card_and_release(version, gib, name, tokens, seqs):

@@ -279,14 +279,12 @@ def batch_defaults(
             None, 256, "engine/arg_utils.py, config.py (V0): max(max_model_len, 2048), or the chunk size"
         )
     total, name = gpu_total_gib or 0.0, gpu_name.lower()
-    if at < Version((0, 8)):
-        big = "h100" in name or "h200" in name
-        seqs = 256
+    if at < Version((0, 8, 5)):  # by its name, not its memory (0.7.0 to 0.8.4)
+        big = at >= Version((0, 7)) and ("h100" in name or "h200" in name)
     else:
-        big = total >= 70 and ("a100" not in name or at < Version((0, 9, 1)))
-        seqs = 1024
-    if Version((0, 8)) <= at < Version((0, 8, 4)):
-        # The sequences follow the card from 0.8.4 on (read in 0.8.1 to 0.8.5).
+        big = total >= 70 and ("a100" not in name or at < Version((0, 9)))
+    if at < Version((0, 8, 4)):
+        # The sequences follow the card from 0.8.4 on (read in 0.6.5 to 0.8.5).
         return BatchDefaults(
             (8192 if server else 16384) if big else (2048 if server else 8192),
             1024,
@@ -295,5 +293,5 @@ def batch_defaults(
     if at >= Version((0, 28)) and total >= 160:
         return BatchDefaults(16384, 1024, "engine/arg_utils.py get_batch_defaults: 160 GiB and more")
     if big and "gb10" not in name:
-        return BatchDefaults(8192 if server else 16384, seqs, "engine/arg_utils.py get_batch_defaults: 70 GiB and more")
+        return BatchDefaults(8192 if server else 16384, 1024, "engine/arg_utils.py get_batch_defaults: 70 GiB and more")
     return BatchDefaults(2048 if server else 8192, 256, "engine/arg_utils.py get_batch_defaults: below 70 GiB, or A100")

@@ -102,10 +102,10 @@ def _graphs(case: Case) -> tuple[Arithmetic, ...]:
 
 
 def _count_graphs(case: Case) -> Change | None:
-    """0.18.1 to 0.19.1 estimate the graphs and do not subtract the estimate unless told to."""
+    """0.18.0 to 0.19.1 estimate the graphs and do not subtract the estimate unless told to."""
     run = case.run
     estimate = run.number("graphs-estimate", "size") if run is not None else None
-    if estimate is None or case.version is None or not Version((0, 18, 1)) <= case.version < Version((0, 20)):
+    if estimate is None or case.version is None or not Version((0, 18)) <= case.version < Version((0, 20)):
         return None
     name = "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS"
     why = f"makes the KV cache smaller by the {estimate:.2f} GiB that the graphs are estimated to need"
