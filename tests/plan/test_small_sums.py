@@ -23,7 +23,7 @@ from vllm_doctor.plan.prediction import state_blocks
 from vllm_doctor.plan.question import ask
 from vllm_doctor.plan.question.goal import Goal
 from vllm_doctor.plan.support import card
-from vllm_doctor.plan.terms import encoder
+from vllm_doctor.plan.terms import activation, encoder
 
 ARCH = arch(LLAMA_8B)
 L4 = next(one for one in (find("L4"),) if one is not None)
@@ -310,3 +310,20 @@ def test_blocks_that_the_launch_names_are_counted_without_a_range(
     found = state_blocks.state_point(s, None, SimpleNamespace(), 2.0, (1.0, 3.0))  # type: ignore[arg-type]
     assert found is not None
     assert (found.left, found.below, found.above) == (left, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("over", "rows"),
+    [
+        ({"batched": 9000}, 200),  # as many prompts with all their items as the step holds
+        ({"batched": 9}, 1),  # and no prompt's: nothing is profiled, and one sequence alone
+        ({"batched": 9, "language_only": True}, 9),
+        ({"batched": 9, "image_limit": 0, "video_limit": 0}, 9),
+        ({"batched": 9, "engine": "V1"}, 9),
+    ],
+)
+def test_the_older_engine_s_pass_has_as_many_sequences_as_prompts_with_all_items(over, rows: int) -> None:
+    a = replace(ARCH, vision=QWEN2)
+    s = replace(OLD, **{"engine": "V0", "image_pixels": FIVE, "batched": 45, "seqs": 256, **over})
+    s = of_release(s, "drops_items_beyond_step", does=True)
+    assert activation.profiled_rows(a, s) == rows

@@ -21,7 +21,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
 from vllm_doctor.plan.terms.draft_model import handed
-from vllm_doctor.plan.terms.encoder import encoder, profiles_encoder, v0_rows
+from vllm_doctor.plan.terms.encoder import encoder, no_items, profiles_encoder, v0_rows
 from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.pages import state_bytes
 from vllm_doctor.plan.terms.term import Term
@@ -243,6 +243,13 @@ def _mla(mla: Mla, s: Settings) -> Term | None:
     return Term("MLA prefill workspace", s.element * rows * wide, f"{rows} × {wide} × {s.element} B", "mla/common.py")
 
 
+def profiled_rows(a: Architecture, s: Settings) -> int:
+    """Sequences of the profile's pass."""
+    rows = min(s.seqs, s.batched)
+    seen = a.vision is not None and s.engine == "V0" and not (s.language_only or no_items(a, s))
+    return min(rows, v0_rows(a.vision, s)) if a.vision is not None and seen else rows
+
+
 def estimate(
     a: Architecture,
     s: Settings,
@@ -256,7 +263,7 @@ def estimate(
 ) -> Activation:
     """The activation peak of one rank and what it leaves behind, in bytes. `experts` is their weights' format,
     `balancing` the pass that gathers them, where they are balanced."""
-    e, tokens, seqs = s.element, s.batched, min(s.seqs, s.batched)
+    e, tokens, seqs = s.element, s.batched, profiled_rows(a, s)
     terms: list[Term] = []
     under, kept = 0.0, 0.0  # the first is alive through both stages
     forward = _forward(a, s, tokens)
@@ -264,7 +271,6 @@ def estimate(
     moe = _moe(a, s, direct=direct)
     if a.vision is not None and profiles_encoder(a, s, first_stage=first_stage):
         seen = encoder(a, a.vision, s)
-        seqs = min(seqs, v0_rows(a.vision, s)) if s.engine == "V0" else seqs
         under += seen.kept
         terms += seen.terms
     beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s), _for_drafter(s)) if t is not None]

@@ -83,10 +83,10 @@ def text_only(a: Architecture, s: Settings) -> bool:
     items of a prompt go beyond V0's step (multimodal/profiling.py)?"""
     if s.engine == "V0" and s.does.drops_items_beyond_step and a.vision is not None and "qwen" in a.vision.kind:
         return sum(_v0_items(a.vision, s)) > s.batched
-    return _no_items(a, s)
+    return no_items(a, s)
 
 
-def _no_items(a: Architecture, s: Settings) -> bool:
+def no_items(a: Architecture, s: Settings) -> bool:
     """May a prompt have neither an image nor a video?"""
     return s.image_limit == 0 and (s.video_limit == 0 or not takes_videos(a.name))
 
@@ -96,7 +96,7 @@ def without_tower(a: Architecture, s: Settings) -> bool:
     own."""
     if s.language_only:
         return True
-    if a.vision is None or a.audio_weights or s.engine != "V1" or not _no_items(a, s):
+    if a.vision is None or a.audio_weights or s.engine != "V1" or not no_items(a, s):
         return False
     return s.does.skips_unused_towers or (s.does.asks_limits_of_towers and asks_limits(a.name))
 
@@ -117,8 +117,8 @@ QWEN3_VIDEO = 153_600
 
 
 def v0_rows(v: Vision, s: Settings) -> int:
-    """Sequences of the V0 profile: as many as the step holds prompts with all their items (worker/model_runner.py
-    profile_run), which are also the rows that its sampler sees."""
+    """Sequences of the V0 profile: as many as the step holds prompts with all their items, whether or not it profiles
+    any of them (worker/model_runner.py profile_run), which are also the rows that its sampler sees."""
     return max(1, min(s.seqs, s.batched // max(1, sum(_v0_items(v, s)) if "qwen" in v.kind else 1)))
 
 
