@@ -183,6 +183,18 @@ def test_of_the_size_that_nvidia_smi_tells_the_driver_keeps_a_part(ask, name, sa
     assert len(kept) == (said != planned and float(said) != float(planned))
 
 
+@pytest.mark.parametrize(
+    ("name", "said", "more"),
+    [("RTX 5070 Ti", "15.92", True), ("RTX 5070 Ti", "15.48", False), ("L4", "22.49", False)],
+)
+def test_of_a_pc_s_card_the_range_has_what_cuda_sees_under_wsl(ask, name, said, more):
+    told = json.loads(ask("--gpu", name, "--gpu-memory-gib", said, "--format", "json")[1])
+    named = json.loads(ask("--gpu", name, "--format", "json")[1])
+    assert any("under WSL" in note for note in told["notes"]) is more
+    high = [answer["margin"]["available_kv_gib"][1] for answer in (told, named)]
+    assert (high[0] > high[1] + 0.1) is more
+
+
 def test_cuda_sees_what_nvml_tells_less_what_the_driver_keeps() -> None:
     whole = Gpu(0, "NVIDIA A100-SXM4-80GB", total_bytes=81920 << 20, reserved_bytes=870 << 20)
     assert whole.cuda_bytes == 81050 << 20

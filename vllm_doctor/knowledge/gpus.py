@@ -25,7 +25,7 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
     `other_gib` is the memory that a card of the same name is also sold with, `up_to_gib` the most that torch reports of
-    it, with older drivers, `backend` the build of vLLM that it runs, `speed_as` its name in aiconfigurator
+    it, with older drivers or under WSL, `backend` the build of vLLM that it runs, `speed_as` its name in aiconfigurator
     (systems/*.yaml of 0.12.0)."""
 
     name: str
@@ -46,6 +46,12 @@ class Card:
     def alone(self) -> bool:
         """Is there one to a machine? A notebook's name says so."""
         return self.name.endswith(" Laptop GPU")
+
+    @property
+    def of_pc(self) -> bool:
+        """Is it one that Windows runs on, whose total is all of its memory under WSL? Torch reports 12.00 GiB of an RTX
+        2060, 15.92 of a 5070 Ti, 23.99 of a 4090 and 31.84 of a 5090 there."""
+        return " GeForce " in self.name
 
     @property
     def computes_fp8(self) -> bool:
@@ -384,6 +390,11 @@ def usable_gib(card: Card, said_gib: float) -> float:
     whole = not (card.slice or card.unified) and card.exact and card.backend == "CUDA"
     more = said_gib - card.total_gib
     return card.total_gib if whole and least <= more <= _KEPT_MOST * card.total_gib else said_gib
+
+
+def under_wsl(card: Card, said_gib: float) -> Card:
+    """The card, of which CUDA may see all that nvidia-smi's total has where Windows runs on it."""
+    return replace(card, up_to_gib=said_gib) if card.of_pc else card
 
 
 def template_for(name: str | None, memory_gib: float | None = None) -> str:

@@ -52,6 +52,7 @@ _TOLD_BY = {
 }
 
 _ON_HOST = "a log of any start on this host"
+_UNDER_WSL = "whether it runs under WSL, where CUDA sees all of the card"
 _ITEMS = "the largest image: preprocessor_config.json beside config.json, or max_pixels of --mm-processor-kwargs"
 
 
@@ -158,7 +159,8 @@ def spreads_of(  # noqa: PLR0917
     if known.non_torch_gib is None:
         found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if gpu is not None else None))
     if gpu is not None and gpu.up_to_gib is not None and total_gib == gpu.total_gib:
-        found.append(Spread("memory of the card", 0.0, (gpu.up_to_gib - gpu.total_gib) * s.utilization))
+        kept = (gpu.up_to_gib - gpu.total_gib) * s.utilization
+        found.append(Spread("memory of the card", 0.0, kept, _UNDER_WSL if gpu.of_pc else None))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
     strange = 0.0 if a.known else _strange(a, weights, act.peak / GIB)

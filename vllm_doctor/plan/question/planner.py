@@ -18,6 +18,7 @@ from vllm_doctor.knowledge.gpus import (
     nominal,
     other_maker,
     others_of,
+    under_wsl,
     usable_gib,
 )
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
@@ -250,6 +251,13 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     return notes
 
 
+def _kept(card: Card | None, said: float, total: float | None) -> list[str]:
+    notes = [f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}"]
+    if card is not None and card.of_pc:
+        notes.append(f"under WSL CUDA sees all of the {said:g} GiB, and vLLM takes its share of them")
+    return notes
+
+
 def _nameless() -> list[str]:
     return ["no --gpu: the compute capability is not known, so what the release refuses on older cards is not judged"]
 
@@ -313,7 +321,8 @@ def planner(q: Question) -> Planner:
     if total is not None:
         notes += _nameless() if card is None else _carded(q, card, total)
     if said is not None and said != total:
-        notes.append(f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}")
+        card = card and under_wsl(card, said)
+        notes += _kept(card, said, total)
     notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]
     draft = _drafter(q)
     s = resolve(line, version, arch, card, total, q.gpus, draft)
