@@ -108,4 +108,4 @@ def test_the_answer_says_that_only_the_weights_are_known(model):
     below = p.available_kv_gib - p.margin_gib[0]
     assert 0.5 * p.activation_gib < below < 0.1 * p.weights_gib
     told = " ".join(asked.arch.doubts)
-    assert "how many tokens the cache holds are a general transformer's" in told
+    assert "the tokens of the cache are a general transformer's" in told

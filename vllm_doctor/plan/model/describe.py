@@ -248,7 +248,7 @@ def _doubts(text: Section, top: Section, model_type: str, *, known: bool, expert
     unlike = model_type == "minicpmv" and (_version(top) not in MINICPMV or not top.has("vision_config"))
     if model_type in LOADED:
         told.append(
-            f"model_type {model_type}: what a pass takes and how many tokens the cache holds are a general "
+            f"model_type {model_type}: the memory of a pass and the tokens of the cache are a general "
             f"transformer's, not this model's"
         )
     elif not known and (model_type not in WEIGHED or unlike):
