@@ -312,9 +312,9 @@ EXPERTS = {
 
 
 @pytest.mark.parametrize(
-    ("version", "tokens"), [("0.10.2", 32768), ("0.11.2", 32768), ("0.12.0", 16384), ("0.17.0", 65536)]
+    ("version", "tokens"), [("0.10.2", 32768), ("0.11.2", 32768), ("0.17.0", 16384), ("0.18.0", 65536)]
 )
-def test_experts_take_a_part_of_a_wide_step_at_once_to_0_16(version, tokens):
+def test_experts_take_a_part_of_a_wide_step_at_once_to_0_17(version, tokens):
     got = peak(EXPERTS, "--max-model-len 4096 --max-num-batched-tokens 65536", version)
     each = 8 * (max(768, EXPERTS["hidden_size"]) + max(2 * 768, EXPERTS["hidden_size"])) * 2
     assert {t.name: t.bytes for t in got.terms}["MoE workspace"] == tokens * each
