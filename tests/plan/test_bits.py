@@ -9,6 +9,7 @@ STORED = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": 
 DENSE = {**LLAMA_8B, "quantization_config": STORED}
 MOE = {**EXPERTS, "quantization_config": STORED}
 EIGHT = {**EXPERTS, "quantization_config": {**STORED, "load_in_4bit": False, "load_in_8bit": True}}
+DEEPSEEK = {**MOE, "architectures": ["DeepseekV2ForCausalLM"]}
 BOTH = "--quantization bitsandbytes --load-format bitsandbytes"
 
 
@@ -24,6 +25,8 @@ BOTH = "--quantization bitsandbytes --load-format bitsandbytes"
         (LLAMA_8B, f"-tp 16 {BOTH}", "0.27.1", "--tensor-parallel-size"),  # of 8 KV heads
         (EIGHT, "", "0.27.1", "quantization_config"),
         (MOE, "", "0.10.0", "quantization_config"),
+        (DEEPSEEK, "", "0.10.1", "--quantization"),  # no map of its experts
+        (DEEPSEEK, "", "0.9.2", "--quantization"),  # no method for a fused layer
     ],
 )
 def test_this_is_refused(config, flags, version, flag):
@@ -39,6 +42,7 @@ def test_this_is_refused(config, flags, version, flag):
         (LLAMA_8B, f"-tp 8 {BOTH}", "0.27.1"),
         (LLAMA_8B, "--quantization bitsandbytes", "0.8.2"),
         (MOE, "", "0.10.1"),
+        (DEEPSEEK, "", "0.27.1"),
     ],
 )
 def test_this_is_taken(config, flags, version):

@@ -148,3 +148,39 @@ AWQ = {**MOE, "quantization_config": {"quant_method": "awq", "bits": 4, "group_s
 def test_packed_experts_that_marlin_does_not_take_end_the_capture_of_graphs(config, flags, version, ends):
     a, s, gpu = settings(config, flags, version, "L20")
     assert any("moe_wna16" in r.needed for r in judge(a, s, gpu).refusals) == ends
+
+
+NVFP4_PACKED = {
+    "quant_method": "compressed-tensors",
+    "format": "nvfp4-pack-quantized",
+    "ignore": ["lm_head", "re:.*gate$"],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16},
+        }
+    },
+}
+IN_NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}
+
+
+@pytest.mark.parametrize(
+    ("quantized", "version", "flag"),
+    [
+        (NVFP4_PACKED, "0.13.0", "quantization_config"),  # vLLM issue 31782
+        (NVFP4_PACKED, "0.15.0", None),
+        (IN_NVFP4, "0.13.0", None),
+        (IN_NVFP4, "0.11.2", "quantization_config"),
+        (NEMOTRON["quantization_config"], "0.11.2", None),
+        (None, "0.13.0", None),
+    ],
+)
+def test_experts_without_a_gate_are_modelopt_s_or_not_quantized(quantized, version, flag):
+    config = {**PLAIN, "quantization_config": quantized} if quantized else PLAIN
+    a, s, gpu = settings(config, "", version, "RTX PRO 6000")
+    assert [r.flag for r in judge(a, s, gpu).refusals if "without a gate" in r.found] == ([flag] if flag else [])
+
+
+def test_experts_quantized_while_loading_are_none_of_modelopt_s():
+    a, s, gpu = settings(PLAIN, "--quantization fp8", "0.13.0", "RTX PRO 6000")
+    assert [r.flag for r in judge(a, s, gpu).refusals if "without a gate" in r.found] == ["--quantization"]

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.plan.models import LLAMA_8B
+from tests.plan.test_refused import EXPERTS
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
@@ -36,11 +37,11 @@ FORMS = {
 }
 
 
-def config(form, targets=("Linear",), ignore=("lm_head",)):
+def config(form, targets=("Linear",), ignore=("lm_head",), model=LLAMA_8B):
     name, weights, inputs = FORMS[form]
     group = {"targets": list(targets), "weights": weights, "input_activations": inputs}
     quantized = {"quant_method": "compressed-tensors", "format": name, "ignore": list(ignore)}
-    return {**LLAMA_8B, "quantization_config": {**quantized, "config_groups": {"group_0": group}}}
+    return {**model, "quantization_config": {**quantized, "config_groups": {"group_0": group}}}
 
 
 def refused(launched, version, card="H200"):
@@ -117,3 +118,28 @@ def test_what_is_not_said_is_not_refused():
 def test_between_two_releases_that_were_read_both_have_to_refuse(version, taken):
     # 0.8.4 has none for zero points and 0.8.5 has one; of 0.5.0 no choice was read.
     assert (refused(config("int4, zero points"), version) == []) is taken
+
+
+@pytest.mark.parametrize(
+    ("form", "version", "kind"),
+    [
+        ("int4, fp8 inputs", "0.11.1", None),  # its linear layers have a scheme, as its experts have (_is_dynamic_…)
+        ("int4, fp8 inputs", "0.10.2", "experts"),
+        ("int4", "0.10.2", None),
+        ("fp8", "0.10.2", None),
+        ("fp8 blocks", "0.11.2", None),
+        ("nvfp4", "0.10.2", None),
+        ("int8", "0.10.2", None),
+        ("int8", "0.8.2", "experts"),
+    ],
+)
+def test_experts_have_a_choice_of_their_own(form, version, kind):
+    launched = config(form, ignore=("lm_head", "re:.*gate$"), model=EXPERTS)
+    gpu, arch, at = find("H200"), describe(Section(launched)), as_version(version)
+    settings = resolve(parse_launch(["vllm", "serve", "m"], at), at, arch, gpu, gpu.total_gib, 8)
+    told = [r.needed for r in schemes.refusals(arch, settings, gpu)]
+    assert told == ([f"a scheme that {version} has for {kind}"] if kind else [])
+
+
+def test_experts_that_stay_as_they_are_have_no_scheme_to_ask_for():
+    assert refused(config("int8", ignore=("lm_head", "re:.*experts.*", "re:.*gate$"), model=EXPERTS), "0.8.2") == []

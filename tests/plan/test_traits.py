@@ -37,6 +37,12 @@ def refused(config, flags, version):
             ("--pipeline-parallel-size", "1: vLLM 0.5.0 makes no stages; 0.5.1 is the first"),
         ),
         (
+            {**LLAMA_8B, "architectures": ["BambaForCausalLM"]},  # whose model runs the layers of other stages too
+            "--pipeline-parallel-size 2",
+            "0.20.0",
+            ("--pipeline-parallel-size", "1: vLLM 0.20.0 makes no stages of BambaForCausalLM"),
+        ),
+        (
             FALCON,
             "--enable-lora",
             "0.33.0",

@@ -483,7 +483,8 @@ else:
             "vllm/models/either/other.py": "class Either:\n    supports_lora = True\n",
         }
         assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
-            "*": "compute_logits packed_modules_mapping supports_encoder_tp_data supports_lora supports_pp",
+            "*": "compute_logits fused_experts get_expert_mapping packed_modules_mapping supports_encoder_tp_data "
+            "supports_lora supports_pp",
             "EitherForCausalLM": "supports_lora supports_pp",
             "FineForCausalLM": "compute_logits packed_modules_mapping supports_pp",
             "LlamaForCausalLM": "compute_logits packed_modules_mapping supports_lora supports_pp",
@@ -491,6 +492,42 @@ else:
             "SplitsForCausalLM": "",
             "WholeForCausalLM": "packed_modules_mapping",
         }
+
+    def test_a_model_that_runs_the_layers_of_other_stages_has_no_stages(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        for over, told in (
+            ("enumerate(self.layers)", ""),
+            ("self.layers", ""),
+            ("islice(self.layers, self.start_layer, self.end_layer)", "supports_pp"),
+            ("self.layers[self.start_layer:self.end_layer]", "supports_pp"),
+        ):
+            more = {
+                f"{models}/interfaces.py": "class SupportsPP:\n    supports_pp: bool = True\n",
+                f"{models}/llama.py": f"""
+from .interfaces import SupportsPP
+class LlamaModel:
+    def __init__(self):
+        self.start_layer, self.end_layer, self.layers = make_layers(2, one)
+    def forward(self, states, residual):
+        for layer in {over}:
+            states, residual = layer(states, residual)
+        return states
+class LlamaForCausalLM(SupportsPP): ...
+""",
+            }
+            assert traits.read(read_wheel(wheel(tmp_path, more=more)))["LlamaForCausalLM"] == told
+
+    def test_experts_are_read_from_the_module_and_their_map_from_those_beside_it(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        more = {
+            f"{models}/interfaces.py": "class SupportsLoRA:\n    supports_lora: bool = True\n",
+            f"{models}/llama.py": "class LlamaForCausalLM:\n    experts = FusedMoE(8)\n",
+            f"{models}/base.py": "class Base:\n    def get_expert_mapping(self): ...\n",
+            f"{models}/llava.py": "from .base import Base\nclass Llava:\n    experts = SharedFusedMoE(8)\n",
+        }
+        said = traits.read(read_wheel(wheel(tmp_path, more=more)))
+        assert said["LlamaForCausalLM"] == "fused_experts"
+        assert said["LlavaForConditionalGeneration"] == "fused_experts get_expert_mapping"
 
     @pytest.mark.parametrize(
         "source",
@@ -523,7 +560,7 @@ class VllmConfig:
             f"{models}/llava.py": "from .interfaces import SupportsLoRA\nclass Llava(SupportsLoRA): ...\n",
         }
         assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
-            "*": "compute_logits packed_modules_mapping supports_lora supports_pp",
+            "*": "compute_logits fused_experts get_expert_mapping packed_modules_mapping supports_lora supports_pp",
             "LlamaForCausalLM": "supports_pp",
             "LlavaForConditionalGeneration": "supports_lora",
         }
@@ -583,7 +620,7 @@ class AWQConfig:
             f"{models}/llava.py": "class Llava: ...\n",
         }
         assert traits.read(read_wheel(wheel(tmp_path, more=more))) == {
-            "*": "compute_logits packed_modules_mapping supports_lora",
+            "*": "compute_logits fused_experts get_expert_mapping packed_modules_mapping supports_lora",
             "LlamaForCausalLM": "supports_lora",
             "LlavaForConditionalGeneration": "",
         }

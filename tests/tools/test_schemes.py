@@ -71,3 +71,28 @@ def test_one_generation_is_asked_for_exactly():
     method = f"def _is_hopper(self):\n            {asked}\n        "
     alone = alone.replace("def _get_scheme", f"{method}def _get_scheme", 1)
     assert read(alone)["compressed-tensors"].startswith("((capability == 9.0) or ")
+
+
+def test_experts_have_a_choice_of_their_own_once_the_parts_of_their_group_are_known():
+    choice = """
+    class CompressedTensorsMoEMethod:
+        @staticmethod
+        def get_moe_method(quant_config, layer, layer_name):
+            for each in layer.names:
+                quant_config.add(each)
+            found = quant_config.get_scheme_dict(layer)
+            weight_quant = found.get("weights")
+            input_quant = found.get("input_activations")
+            if quant_config._is_whole(weight_quant, input_quant):
+                return CompressedTensorsW8A8Fp8MoEMethod(layer)
+            raise RuntimeError("Unsupported FusedMoe scheme")
+"""
+    files = {
+        f"{FOLDER}/compressed_tensors.py": dedent(CHOICE),
+        f"{FOLDER}/utils.py": dedent(UTILS),
+        f"{FOLDER}/compressed_tensors_moe/compressed_tensors_moe.py": dedent(choice),
+    }
+    assert schemes.read(Wheel("vllm", "0.24.0", files, {}))["compressed-tensors experts"] == (
+        "((not ((weights is None) or (inputs is None))) and "
+        "(((weights.num_bits == inputs.num_bits) and (inputs.num_bits == 8)) and (weights.type == 'float')))"
+    )

@@ -1,7 +1,9 @@
-"""For which groups of a compressed-tensors checkpoint a release has a scheme: one expression a release.
+"""For which groups of a compressed-tensors checkpoint a release has a scheme: one expression a release, and one of
+experts.
 
 `_get_scheme_from_parts` (layers/quantization/compressed_tensors/compressed_tensors.py) asks `_is_fp8_w8a8(weights,
-inputs)` and its like one after another, and raises where none holds. What it comes to is written down in the names of a
+inputs)` and its like one after another, and raises where none holds; `get_moe_method` (compressed_tensors_moe) does so
+for experts. What it comes to is written down in the names of a
 group's own keys: `weights.num_bits`, `inputs.strategy`, `format` (bodies.py).
 """
 
@@ -18,6 +20,7 @@ from releases.wheel import Wheel
 _FOLDER = "vllm/model_executor/layers/quantization/compressed_tensors"
 _FILE = f"{_FOLDER}/compressed_tensors.py"
 _CLASS, _START = "CompressedTensorsConfig", "_get_scheme_from_parts"
+_EXPERTS, _START_OF_EXPERTS = "CompressedTensorsMoEMethod", "get_moe_method"
 # The names that vLLM's functions have for the parts of a group.
 _PARTS = {"weight_quant": "weights", "input_quant": "inputs", "output_quant": "outputs", "format": "format"}
 # Enumerations of the package compressed-tensors, whose values are their members' names in small letters.
@@ -29,12 +32,16 @@ class Schemes(Bodies):
 
     def __init__(self, wheel: Wheel) -> None:
         self.methods: dict[str, ast.FunctionDef] = {}
+        self.of_experts: ast.FunctionDef | None = None
         self.functions: dict[str, ast.FunctionDef] = {}
         self.constants: dict[str, ast.expr] = {}
-        for path in wheel.paths(rf"{_FOLDER}/(\w+|schemes/\w+)\.py"):
+        for path in wheel.paths(rf"{_FOLDER}/(\w+|(schemes|compressed_tensors_moe)/\w+)\.py"):
             for node in wheel.tree(path).body:
                 if isinstance(node, ast.ClassDef) and node.name == _CLASS:
                     self.methods = {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
+                elif isinstance(node, ast.ClassDef) and node.name == _EXPERTS:
+                    found = (f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == _START_OF_EXPERTS)
+                    self.of_experts = next(found, self.of_experts)
                 elif isinstance(node, ast.FunctionDef):
                     self.functions.setdefault(node.name, node)
                 for name, value in assigned([node]):
@@ -46,7 +53,18 @@ class Schemes(Bodies):
         start = self.methods.get(_START)
         if start is None:
             return None
-        said = self.returned(start.body, Here("", "", dict(_PARTS)))
+        return self._asked(start.body)
+
+    def taken_of_experts(self) -> str | None:
+        """Where experts have a method: what is asked once the parts of their group are known."""
+        if self.of_experts is None:
+            return None
+        body = self.of_experts.body
+        named = [i for i, line in enumerate(body) if {key for key, _ in assigned([line])} & _PARTS.keys()]
+        return self._asked(body[named[-1] + 1 :]) if named else None
+
+    def _asked(self, body: Sequence[ast.stmt]) -> str | None:
+        said = self.returned(body, Here("", "", dict(_PARTS)))
         return said if said is not None and fails(ast.parse(said, mode="eval").body) else None
 
     def other(self, node: ast.expr, here: Here) -> str:
@@ -66,7 +84,11 @@ class Schemes(Bodies):
                 return "True"  # a scheme
             case ast.Call(func=ast.Attribute(value=inner, attr="keys"), args=[]):
                 return self._keys(inner)
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name), args=args, keywords=keys):
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id="self" | "cls" | "quant_config"), attr=name),
+                args=args,
+                keywords=keys,
+            ):
                 if name == "_check_scheme_supported":
                     return _of_card(args, keys)
                 return self._call(self.methods.get(name), args, here)
@@ -91,8 +113,9 @@ class Schemes(Bodies):
 
 def read(wheel: Wheel) -> dict[str, str]:
     """The quantization → where it has a scheme; empty where nobody can read it."""
-    taken = Schemes(wheel).taken()
-    return {} if taken is None else {"compressed-tensors": taken}
+    schemes = Schemes(wheel)
+    found = {"compressed-tensors": schemes.taken(), "compressed-tensors experts": schemes.taken_of_experts()}
+    return {name: taken for name, taken in found.items() if taken is not None}
 
 
 def _of_card(args: Sequence[ast.expr], keys: Sequence[ast.keyword]) -> str:

@@ -31,6 +31,11 @@ _PRESENT = frozenset({"compute_logits", "packed_modules_mapping", "bitsandbytes_
 _STACKED = "bitsandbytes_stacked_params_mapping"
 _LOADER = "vllm/model_executor/model_loader/loader.py"
 _STAGES = "supports_pp"
+# What is read from the whole of a module: the loader of bitsandbytes asks the model and each module in it for a map of
+# its experts (model_loader/bitsandbytes_loader.py), and stores those of fused layers alone.
+_MAPS, _FUSED = "get_expert_mapping", "fused_experts"
+_FUSED_LAYERS = frozenset({"FusedMoE", "SharedFusedMoE"})
+_LAYER_LISTS = frozenset({"self.layers", "self.h"})
 # What said so before there were interfaces (0.3.2 to 0.5.3, model_executor/model_loader): a list of a class's modules.
 _BEFORE = {"supported_lora_modules": "supports_lora"}
 _DEPTH = 12
@@ -58,6 +63,7 @@ class Traits:
         self.found = cache(self._found)
         self.all = cache(self._all)
         self.table = cache(self._table)
+        self.written = cache(self._written)
 
     def _of_interfaces(self) -> Iterator[str]:
         """The flags that the release's interfaces give to who stands on them, on or off."""
@@ -77,7 +83,26 @@ class Traits:
         made: set[str] = set()
         for where, node in self.found(module, name, _DEPTH):
             made |= {key for key, held in self.all(where, node, _DEPTH).items() if held}
-        return frozenset(made)
+        return frozenset(made) | self.written(module)
+
+    def _written(self, module: str) -> frozenset[str]:
+        """What a module has of experts, by itself; a map of them also where it takes classes from another module."""
+        path = self._path(module)
+        if path is None:
+            return frozenset()
+        nodes = list(ast.walk(self.wheel.tree(path)))
+        homes = {_home(n, module.rpartition(".")[0]) for n in nodes if isinstance(n, ast.ImportFrom)}
+        near = [self._path(home) for home in homes if home and home.startswith(f"{_MODELS}.")]
+        texts = [self.wheel.files[p] for p in (path, *near) if p is not None]
+        calls = {ast.unparse(n.func) for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+        maps = {_MAPS} if any(f"def {_MAPS}" in text for text in texts) else set()
+        return frozenset(maps | ({_FUSED} if calls & _FUSED_LAYERS else set()))
+
+    def runs_all_layers(self, module: str) -> bool:
+        """Does its model run through every layer, those of other stages too, which give back one thing where the loop
+        takes two (models/utils.py PPMissingLayer)?"""
+        path = self._path(module)
+        return path is not None and any(_runs_all(c) for c in self.wheel.tree(path).body if isinstance(c, ast.ClassDef))
 
     def _all(self, module: str, node: ast.ClassDef, depth: int) -> dict[str, bool]:
         """Each trait that a class or the nearest of its bases sets."""
@@ -190,6 +215,19 @@ def _stores(node: ast.Attribute) -> bool:
     return node.attr in _PRESENT | _FLAGS and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) == "self"
 
 
+def _runs_all(node: ast.ClassDef) -> bool:
+    forward = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "forward"), None)
+    if forward is None or "make_layers(" not in ast.unparse(node):
+        return False
+    for loop in (n for n in ast.walk(forward) if isinstance(n, ast.For)):
+        over = loop.iter.args[0] if isinstance(loop.iter, ast.Call) and loop.iter.args else loop.iter
+        plain = not isinstance(loop.iter, ast.Call) or ast.unparse(loop.iter.func) == "enumerate"
+        pair = any(isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Tuple) for n in loop.body)
+        if plain and pair and ast.unparse(over) in _LAYER_LISTS:
+            return True
+    return False
+
+
 def _says(value: ast.expr | None) -> bool | None:
     return value.value if isinstance(value, ast.Constant) and isinstance(value.value, bool) else None
 
@@ -212,7 +250,7 @@ def read(wheel: Wheel) -> dict[str, str]:
         return {}
     listed = _with_stages(wheel)
     stacks = _STACKED in wheel.files.get(_LOADER, "")
-    asked = _PRESENT if stacks else _PRESENT - {_STACKED}
+    asked = (_PRESENT if stacks else _PRESENT - {_STACKED}) | {_MAPS, _FUSED}
     known = traits.flags | asked | (frozenset({_STAGES}) if listed is not None else frozenset())
     made = {EVERY: " ".join(sorted(known))}
     for name, (module, cls) in served(wheel).items():
@@ -220,7 +258,7 @@ def read(wheel: Wheel) -> dict[str, str]:
         try:
             has = traits.of(home, cls) & (traits.flags | asked)
             has = has if listed is None else has - {_STAGES} | ({_STAGES} if name in listed else set())
-            made[name] = " ".join(sorted(has))
+            made[name] = " ".join(sorted(has - ({_STAGES} if traits.runs_all_layers(home) else set())))
         except LostError:
             continue
     return made

@@ -268,6 +268,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     converts_what_generates: bool
     names_each_expert_of_gguf: bool
     loads_gguf_in_parts: bool
+    ungated_experts_of_modelopt: bool
+    ungated_experts_in_fp8_alone: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.knowledge.traits import has_trait, lacks
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
@@ -17,6 +18,9 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     the method alone."""
     stored = a.quantization is not None and a.quantization.text("quant_method").lower() == METHOD
     if s.gguf is not None or not (stored or s.quantization == METHOD) or not s.does.loads_bits:
+        return
+    if (missing := _without_experts(a, s)) is not None:
+        yield missing
         return
     ranks = s.parallel.tp
     if stored and ranks > 1 and s.does.splits_no_stored_bits:
@@ -35,3 +39,19 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
         elif s.does.loads_no_stored_experts:
             found = f"experts stored in {METHOD}"
             yield Refusal("quantization_config", found, f"experts in 16 bits with --quantization {METHOD}, or 0.10.1")
+
+
+def _without_experts(a: Architecture, s: Settings) -> Refusal | None:
+    """Experts in a fused layer, of which the method knew nothing at first (fused_moe/layer.py asserts that there is
+    one); later a class says where its experts lie, or its loader raises."""
+    if a.moe is None or any(r.flag == "--quantization" for r in s.refusals):
+        return None
+    if not s.does.packs_experts_in_bits:
+        if not has_trait(a.name, "fused_experts", s.version):
+            return None
+        needed = f"another method: {METHOD} of {s.version} has no experts"
+    elif lacks(a.name, "get_expert_mapping", s.version) and has_trait(a.name, "fused_experts", s.version):
+        needed = f"another method: vLLM {s.version} has no {METHOD} for the experts of {a.name}"
+    else:
+        return None
+    return Refusal("--quantization", METHOD, needed)

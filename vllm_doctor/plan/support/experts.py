@@ -13,6 +13,7 @@ from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import INT8_CHANNEL, NVFP4, scheme
 from vllm_doctor.plan.support.card import methods
+from vllm_doctor.plan.terms.matrices import layer_matrices
 
 # Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
 _FLASHINFER = frozenset({9, 10, 11, 12})
@@ -24,6 +25,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     four bits."""
     yield from _for_few_tokens(a, s)
     yield from _asked(a, s)
+    yield from _ungated(a, s)
     if gpu is None or gpu.capability is None or a.moe is None:
         return
     if _without_gate(a, s) and int(gpu.capability) not in _FLASHINFER:
@@ -193,6 +195,25 @@ def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependen
             f"with it {s.version} runs MXFP4 experts on kernels that fail on "
             f"compute capability {gpu.capability}, without it on Marlin's, which work. `pip show triton_kernels` "
             f"settles it; 0.12.0 takes Marlin's there",
+        )
+
+
+def _ungated(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Quantized experts without a gate in a release that takes those of ModelOpt alone."""
+    if a.moe is None or a.gated_mlp or not s.does.ungated_experts_of_modelopt:
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    above = f"{a.text_prefix}.layers"
+    listed = (matrix for index in sorted(a.moe.layers) for matrix in layer_matrices(a, index, Parallel(), above))
+    form = next((fmt.choose(matrix.name, True) for matrix in listed if matrix.expert), None)
+    if form is None or form.bits >= 16:
+        return
+    only = "" if not s.does.ungated_experts_in_fp8_alone else " in fp8"
+    if fmt.name != "modelopt" or (only and form.name != "fp8"):
+        yield Refusal(
+            "--quantization" if s.quantization else "quantization_config",
+            f"{fmt.name} experts without a gate",
+            f"a checkpoint of ModelOpt{only}, or vLLM 0.15.0: {s.version} takes no others",
         )
 
 

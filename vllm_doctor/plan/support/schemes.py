@@ -1,8 +1,7 @@
 """Groups of a compressed-tensors checkpoint for which a release has no scheme: its own choice of one, asked of the
 group's keys (history/schemes.json, read from each wheel by tools/releases/schemes.py).
 
-It is asked for linear layers, not for experts, which have a choice of their own. What a release asks beside the keys is
-not known and refuses nothing.
+Linear layers have one choice, experts another. What a release asks beside the keys is not known and refuses nothing.
 """
 
 from __future__ import annotations
@@ -41,27 +40,26 @@ _ALL_INPUTS = as_version("0.10.2")
 
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
-    """One refusal, for the first group of linear layers that has no scheme."""
+    """One refusal, for the first group of linear layers, or of experts, that has no scheme."""
     config = a.quantization
     if config is None or config.text("quant_method").lower().replace("_", "-") != _METHOD:
         return
     sparse = config.section("sparsity_config")
     if sparse is not None and sparse.texts("targets"):
         return  # which has kernels of its own
-    tests = history("schemes", "schemes").around(_METHOD, s.version)
-    if not tests:
-        return
-    for key in _used(a, s.version):
-        facts = _facts(config, key, s.version, gpu.capability if gpu is not None else None)
-        ask = FactTest(facts)
-        if all(ask.value(_tree(test)) is False for test in tests):
-            yield Refusal("quantization_config", _shown(facts), f"a scheme that {s.version} has for linear layers")
-            return
+    for experts, kind in ((False, "linear layers"), (True, "experts")):
+        tests = history("schemes", "schemes").around(f"{_METHOD} experts" if experts else _METHOD, s.version)
+        for key in _used(a, s.version, experts) if tests else ():
+            facts = _facts(config, key, s.version, gpu.capability if gpu is not None else None)
+            ask = FactTest(facts)
+            if all(ask.value(_tree(test)) is False for test in tests or ()):
+                yield Refusal("quantization_config", _shown(facts), f"a scheme that {s.version} has for {kind}")
+                return
 
 
 @lru_cache(maxsize=64)
-def _used(a: Architecture, _version: Version) -> tuple[str, ...]:
-    """The groups that some linear layer has: by its name, else as a Linear (find_matched_target)."""
+def _used(a: Architecture, _version: Version, experts: bool) -> tuple[str, ...]:
+    """The groups that some linear layer has, or some expert: by its name, else as a Linear (find_matched_target)."""
     config = a.quantization
     groups = config.section("config_groups") if config is not None else None
     if config is None or groups is None:
@@ -73,7 +71,7 @@ def _used(a: Architecture, _version: Version) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for index in range(len(a.layers)):
         for matrix in layer_matrices(a, index, Parallel(), f"{a.text_prefix}.layers"):
-            if not matrix.vector and not matrix.expert and matrix.name not in ignored:
+            if not matrix.vector and matrix.expert is experts and matrix.name not in ignored:
                 key = next((key for key, names in named.items() if matrix.name in names), linear)
                 if key is not None:
                     found[key] = None
