@@ -228,3 +228,31 @@ def test_what_a_java_server_passes_on_of_its_worker_is_the_workers_own_line(head
     call = '  File "/opt/v/vllm/worker/worker.py", line 125, in warm_up_model'
     assert one(f"{head}{call}").text == call
     assert one("INFO  PyProcess - Start process: 19000").text == "INFO  PyProcess - Start process: 19000"
+
+
+def test_an_actor_may_have_an_argument_and_no_address() -> None:
+    assert one("(ActorWorker(row-1) pid=77, ) " + WORDS).text == WORDS
+
+
+def test_a_header_of_a_module_alone_is_taken_off() -> None:
+    assert (one(f"[core.py:710] {WORDS}").module, one(f"[core.py:710] {WORDS}").text) == ("core.py:710", WORDS)
+    assert one("[core.py:710]").text == "[core.py:710]"
+
+
+@pytest.mark.parametrize(
+    ("told", "read"),
+    [
+        ("API Error: 400 max_rows must be even", "400 - max_rows must be even"),
+        ("Error: 404 the model does not exist", "404 - the model does not exist"),
+        ("400 this model takes no rows at all", "400 - this model takes no rows at all"),
+    ],
+)
+def test_a_client_in_javascript_tells_of_the_same_refusal(told: str, read: str) -> None:
+    assert one(told).text == f"openai.APIStatusError: Error code: {read}"
+
+
+@pytest.mark.parametrize(
+    "other", ["400 rows were read", "404 Client Error: Not Found for url: x y z", "4001 a b c d e f"]
+)
+def test_a_number_is_no_refusal(other: str) -> None:
+    assert one(other).text == other

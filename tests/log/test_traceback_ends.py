@@ -86,3 +86,9 @@ UnsupportedOperation: fileno"""
         ("1894.py", 3, "<cell line: 0>", "llm = vllm.LLM(model='m')"),
         ("system_utils.py", 62, "suppress_stdout", "stdout_fd = sys.stdout.fileno()"),
     ]
+
+
+def test_a_traceback_that_was_pasted_further_in_ends_with_its_exception() -> None:
+    pasted = "".join(f"    {line}\n" for line in THREAD.splitlines()[1:])
+    (found,) = tracebacks([LogLine(n, text) for n, text in enumerate(pasted.splitlines(), 1)])
+    assert (found.root.kind, found.root.message) == ("PermissionError", "[Errno 13] Permission denied: '/.config'")

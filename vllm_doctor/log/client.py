@@ -14,7 +14,7 @@ class Saw(StrEnum):
     REFUSED_CONNECTION = "nothing listened: the connection was refused or not made"
     CUT = "the server closed the connection before its answer was complete"
     SERVER_ERROR = "the server itself failed (5xx)"
-    LATE = "no answer came within the client's time-out"
+    LATE = "no answer came within the time-out of the client or a proxy"
     REFUSED_REQUEST = "the server refused the request itself (4xx)"
 
 

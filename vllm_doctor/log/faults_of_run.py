@@ -6,7 +6,7 @@ from functools import cached_property
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
-from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.log.traceback import Crash, Link, begins
 from vllm_doctor.records.log import LogLine
 
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
@@ -64,7 +64,9 @@ class RunWithFaults(RunWithPhases):
             calls = relay or self._cut_off(index) or self._of_what_only_follows(index)
             stage = self._stage_in(calls, index)
             last, hits = self._with_why(index, here, said) if relay is None else (index, tuple(here))
-            (relayed if asked or relay is not None else found).append(Fault(index, last, None, hits, stage))
+            checked = self._checked(index) if relay is None and [h.id for h in hits] == ["validation-error"] else None
+            last = max(last, checked.last) if checked is not None else last
+            (relayed if asked or relay is not None else found).append(Fault(index, last, checked, hits, stage))
         return found or relayed or self._quoted() or self._written()
 
     def _ended_its_process(self, crash: Crash) -> bool:
@@ -118,6 +120,17 @@ class RunWithFaults(RunWithPhases):
             return index, tuple(here)
         hits = (*here, *(h for i in self._right_below(index) for h in said.get(i, ())))
         return max(h.index for h in hits), hits
+
+    def _checked(self, index: int) -> Crash | None:
+        """pydantic's heading in a line of a logger, with its reason right below: the exception, without its calls."""
+        line = self.lines[index]
+        told = itertools.takewhile(lambda i: not begins(self.lines[i].text), self._right_below(index))
+        below = [i for i in told if self.lines[i].text[:1] == " "]
+        if not any(says(self.lines[i].text, "pydantic-reason") for i in below):
+            return None
+        message = "\n".join(self.lines[i].text for i in (index, *below))
+        link = Link("ValidationError", message, (), index)
+        return Crash((link,), line.process, line.pid, index, below[-1], line.level)
 
     def _right_below(self, index: int) -> tuple[int, ...]:
         """The lines that the same process wrote next."""

@@ -174,6 +174,8 @@ class _Open(msgspec.Struct):
     torn: bool = False
     # A group of exceptions, or a member of one.
     drawn: bool = False
+    # How far in the last call stands.
+    inset: int = 0
 
     def close_link(self) -> None:
         if self.name:
@@ -295,7 +297,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         if crash.name:
             crash.close_link()
         crash.frames.append(call[0])
-        crash.listing = call[1]
+        crash.listing, crash.inset = call[1], _inset(text)
     elif crash.listing and not crash.name and (listed := _LISTED.match(text)) is not None:
         if listed[1] and crash.frames:
             last = crash.frames[-1]
@@ -315,7 +317,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
     elif not crash.frames and not crash.links and not stripped:
         pass
     elif (
-        text[:1] in {" ", "\t"}
+        (text[:1] in {" ", "\t"} and not _moved_in(crash, text, stripped))
         or not stripped
         or stripped.startswith("[…")
         or stripped in _LEFT_OUT
@@ -332,6 +334,16 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.message = [raised[2] or ""]
     crash.last = index
     return True
+
+
+def _inset(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def _moved_in(crash: _Open, text: str, stripped: str) -> bool:
+    """Is it the exception of a traceback that was pasted further in? It stands further out than the last call."""
+    raised = _RAISED.match(stripped) if crash.frames and 0 < _inset(text) < crash.inset else None
+    return raised is not None and _CLASS.match(stripped) is not None and _NAMES.search(raised[1]) is not None
 
 
 def _unindented(crash: _Open, stripped: str) -> bool:

@@ -85,11 +85,23 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
 
 
 def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
-    """What one package has of it: in the release that runs, which is known of vLLM alone, else in the newest."""
+    """What one package has of it: in the release that runs, which is known of vLLM alone, else in the newest.
+
+    Where the release is not known and another function of another part of vLLM had it before, none: few words tell
+    such sentences apart.
+    """
     found = list(_fitting(name, kind, message))
     newest = max((one.last for one in found), default=None)
     told = [one for one in found if name == OWN and at is not None and one.first <= at <= one.last]
-    return told or [one for one in found if one.last == newest]
+    told = told or [one for one in found if one.last == newest]
+    calls = {one.function for one in told}
+    before = (one for one in found if name == OWN and at is None and one.function not in calls)
+    return [] if any(_whole(one) not in map(_whole, told) for one in before) else told
+
+
+def _whole(one: SaidBy) -> str:
+    """The package of vLLM, whether it is a folder in that release or still one file."""
+    return one.file.split("/")[1].removesuffix(".py")
 
 
 def _one(found: Sequence[SaidBy]) -> SaidBy | None:

@@ -46,8 +46,10 @@ _OUTER = re.compile(
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
+# An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL).
 _TAG = re.compile(
-    r"\s?\((?P<name>[A-Za-z][\w.:-]*)(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,10})(?:, ip=[\w.:]+)?\)"
+    r"\s?\((?P<name>[A-Za-z][\w.:-]*)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,10})"
+    r"(?:, (?:ip=[\w.:]+)?)?\)"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
 # Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
@@ -57,6 +59,8 @@ _HEADER = re.compile(
     r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) {1,4}(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) "
     r"\[?(?P<module>[\w./<>-]+:\d+)\] ?"
 )
+# The same without its level and time, as people shorten it: the first line of a call's record tells it from a list.
+_SHORT_HEADER = re.compile(r"\[(?P<module>[\w./<>-]{1,80}\.py:\d{1,6})\] ?(?=\S| {2})")
 # What most lines of a V1 server look like, in one step.
 _QUICK = re.compile(
     r"(?:\((?P<name>[A-Za-z]\w*) pid=(?P<pid>\d{1,10})\) )?"
@@ -70,6 +74,11 @@ _TORN = re.compile(
 )
 # A bar of tqdm, which ends its line only when it is done, and the first letter of what another program wrote behind it.
 _BAR = re.compile(r".{0,400}?%\|.{0,200}?\| \d{1,10}/\d{1,10} \[[^\[\]]{1,200}\](?=[\w(\[/])")
+# A server's refusal as clients in JavaScript word it: the status, and the sentence of the answer's body.
+_TOLD_CLIENT = re.compile(
+    r"\W{0,4}(?P<head>(?:\w{1,20} )?Error: )?(?P<code>4(?:0[0134]|09|22|29)) (?!Client Error)"
+    r"(?P<what>(?(head)|['\"{]?\w+(?: [^ ]+){4}).*)"
+)
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
@@ -144,7 +153,7 @@ class Stripper:
             if not text.startswith("MESSAGE="):
                 return
             text = text[8:]
-        text = _once(text)
+        text = _refusal(_once(text))
         for _ in range(3):
             outer = _OUTER.match(text)
             if outer is None:
@@ -213,6 +222,9 @@ class Stripper:
             elif (uvicorn := _UVICORN.match(text)) is not None:
                 level, module = uvicorn[1], "uvicorn"
                 text = text[uvicorn.end() :]
+            elif text[:1] == "[" and (short := _SHORT_HEADER.match(text)) is not None:
+                module = short["module"]
+                text = text[short.end() :]
             torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
             bar = _BAR.match(text) if "%|" in text else None
             at_bar = bar.end() if bar is not None and (torn is None or bar.end() <= torn.start()) else None
@@ -230,6 +242,11 @@ class Stripper:
             return False
         count = self._seen[left] = self._seen.get(left, 0) + 1
         return count > 1 or not left.strip()
+
+
+def _refusal(text: str) -> str:
+    client = _TOLD_CLIENT.match(text) if "4" in text[:24] else None
+    return text if client is None else f"openai.APIStatusError: Error code: {client['code']} - {client['what']}"
 
 
 def _once(text: str) -> str:

@@ -53,6 +53,15 @@ def _driver(_: Container, __: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _wsl(_: Container, __: dict[str, str]) -> Change:
+    return _change(
+        "driver", "the driver is that of Windows, which hands the GPU to WSL 2: no Linux driver belongs into the "
+        "distribution. Install a newer NVIDIA driver on Windows, update WSL, see that the distribution is of version "
+        "2, and restart WSL and Docker",
+        "wsl --update; wsl -l -v; wsl --shutdown   # then in WSL: ls /usr/lib/wsl/lib; nvidia-smi",
+    )  # fmt: skip
+
+
 def _own_files(_: Container, said: dict[str, str]) -> Change:
     name = said.get("file") or "libcuda.so.1"
     return _change(
@@ -157,6 +166,8 @@ _REFUSALS = (
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("image-holds-driver", "The image contains driver files, which must come from the host", _own_files,
             Phase.DRIVER_CUDA_MISMATCH),
+    RuntimeMessage("runtime-without-wsl-gpu", "Windows gives no GPU to WSL, so no container gets one", _wsl,
+            Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
@@ -180,6 +191,7 @@ _DOCKER = Container(name="NAME", runtime="docker")
 _POD = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
 _SPOKEN_BY = {
     "runtime-driver-old": _DOCKER,
+    "runtime-without-wsl-gpu": _DOCKER,
     "runtime-without-driver": _DOCKER,
     "runtime-without-gpus": _DOCKER,
     "pod-over-quota": _POD,

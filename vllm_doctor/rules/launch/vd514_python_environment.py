@@ -27,7 +27,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     toolkit_folder,
     uncompiled,
 )
-from vllm_doctor.rules.remedies.missing_module import fitting, missing_module, not_made_for
+from vllm_doctor.rules.remedies.missing_module import another, fitting, missing_module, not_made_for
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -39,7 +39,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     whole_again,
 )
 from vllm_doctor.rules.remedies.refusal import packages, unbuilt
-from vllm_doctor.rules.remedies.unfit_package import unfit_symbol
+from vllm_doctor.rules.remedies.unfit_package import reader_of_transformers, unfit_symbol
 from vllm_doctor.rules.say import finding, thing, upgrade
 
 _IDS = (
@@ -128,6 +128,18 @@ def judge(case: Case) -> Outcome:
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
     fits = "transformers-attribute" in fault.ids
+    if fits and (reader := reader_of_transformers(fault)) is not None:
+        return finding(
+            RULE,
+            title=f"{reader} reads what the installed tokenizer does not have"
+            if says(fault.fields("transformers-attribute")["kind"], "class-of-a-tokenizer")
+            else f"{reader} and the installed transformers do not fit each other",
+            severity=severity(case, fault),
+            confidence=Confidence.LIKELY,
+            evidence=shown(case, fault, *_IDS),
+            changes=(another(case, reader), another(case, "transformers")),
+            refute=_REFUTE,
+        )
     if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
     if (home := toolkit_folder(case, fault)) is not None:

@@ -23,6 +23,7 @@ from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
+from vllm_doctor.rules.remedies.unfit_package import reader_of_transformers
 from vllm_doctor.rules.say import finding, upgrade
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
@@ -50,6 +51,8 @@ def judge(case: Case) -> Outcome:
     root = case.root
     if root is None or root.ids & (EXHAUSTED | IMPORTS) or (root.crash is None and not root.ids & _LINES):
         return NotHere("there is no traceback of a failure that is not memory")
+    if reader_of_transformers(root) is not None:
+        return Clear("another package read what an object of transformers does not have, which VD514 names")
     if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
         return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
     evidence = (exception_line(case, root) if root.crash is not None else case.line(root.index),)

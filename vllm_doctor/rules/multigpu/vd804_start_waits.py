@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import first_of_each
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
-from vllm_doctor.rules.say import environment, finding
+from vllm_doctor.rules.say import environment, finding, thing
 
 # Each of these lines stands for a minute; compiling and autotuning take some of them.
 _MINUTES = 10
@@ -46,12 +46,38 @@ def judge(case: Case) -> Outcome:
     minutes = minutes_of(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
+    if minutes >= _OF_A_STEP and (files := _of_files(case, run, waits, minutes)) is not None:
+        return files
     behind = [hit for hit in run.all("broadcast-wait") if hit.index > run.worked]
     if len(behind) >= _OF_A_STEP and run.stopped is None and any(stats.generation for stats in run.stats):
         return _ranks(case, behind, minutes_of(run, behind))
     if (silent := _stands_still(case, run)) is not None:
         return silent
     return NotHere("the last lines of the run do not show ranks that wait")
+
+
+def _of_files(case: Case, run: AnalysedRun, waits: Sequence[Hit], minutes: int) -> Finding | None:
+    """Did the bar of the weights' files stop on its way? It grows with each file, so a rank waits for the storage."""
+    last = silence.wait(run)
+    if last is None or last.id != "weights-shards" or says(run.lines[last.index].text, "bar-complete"):
+        return None
+    return finding(
+        RULE,
+        title=f"Loading the weights has not gone on for {minutes} minutes",
+        phase=Phase.NOT_MEMORY,
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(i) for i in (last.index, waits[0].index, waits[-1].index)),
+        changes=(*known(case, last), _storage(case)),
+        refute="the bar of the files goes on: then the storage is slow, and the start only late",
+        then=silence.usual(run).look,
+    )
+
+
+def _storage(case: Case) -> Change:
+    why = "on a local disk, not on a network's: the bar grows with each file that was read"
+    model = case.model or ""
+    command = f"df -hT {model if model.startswith('/') else '~/.cache/huggingface'}; dmesg | tail"
+    return thing(ChangeKind.OS, "model-files", Direction.CHANGE, why, command=command)
 
 
 def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:

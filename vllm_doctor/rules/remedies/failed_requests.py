@@ -18,7 +18,8 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import set_flag, thing
 
-# One request may be at fault itself, and the log may end before the next one. Where nothing but answers tells, three.
+# One request may be at fault itself, and the log may end before the next one. Where nothing but answers tells, three;
+# one less of each where the log has no answer and no token, so that these are all the requests that there were.
 _REQUESTS = 2
 _ANSWERS_ALONE = 3
 _OWN_ERROR = "500"
@@ -53,11 +54,12 @@ def failed_requests(case: Case) -> FailedRequests | None:
         return absent
     own = [hit for hit in run.all("request-failed") if hit.index > answered]
     failed = sorted(hit.index for hit in (*own, *run.all("request-refused")) if hit.index > answered)
-    if len(failed) < _REQUESTS or _served(run, failed[0]):
+    only = answered < 0 and not any(stats.generation for stats in run.stats)
+    if len(failed) < _REQUESTS - only or _served(run, failed[0]):
         return None
     if (told := _told(case, run, answered, failed[-1])) is not None:
         return told
-    if len(own) < _ANSWERS_ALONE or any(hit.fields["status"] != _OWN_ERROR for hit in own):
+    if len(own) < _ANSWERS_ALONE - only or any(hit.fields["status"] != _OWN_ERROR for hit in own):
         return _all_refused(run, answered, failed)
     why = "the server then writes the calls of each error that it answers: judge that log"
     stack = set_flag(case, _STACK, True, Direction.ADD, why) if case.has_flag(_STACK) is not None else None
@@ -103,7 +105,7 @@ def _all_refused(run: AnalysedRun, answered: int, failed: Sequence[int]) -> Fail
     refused = {hit.index for hit in run.all("request-refused")}
     made = any(stats.generation for stats in run.stats)
     said = run.first("request-too-long") is not None
-    if len(failed) < _ANSWERS_ALONE or answered >= 0 or made or said or not refused.issuperset(failed):
+    if len(failed) < _ANSWERS_ALONE - 1 or answered >= 0 or made or said or not refused.issuperset(failed):
         return None
     why = "vLLM writes why it refuses a request into the answer, and not into the log: send the same body by hand"
     change = thing(ChangeKind.OS, "client-input", Direction.REPAIR, why, command=_BY_HAND)

@@ -17,7 +17,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
-from vllm_doctor.rules.remedies.unfit_package import importer, of_this_vllm
+from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm
 from vllm_doctor.rules.say import thing
 
 _OWN = "vllm"
@@ -30,6 +30,14 @@ class MissingModule(NamedTuple):
     title: str
     changes: tuple[Change, ...]
     refute: str
+
+
+# Packages of clients, and what they call the way to a server.
+_ASKS_A_SERVER = {
+    "litellm": "hosted_vllm/NAME (or openai/NAME) with api_base",
+    "langchain_community": "VLLMOpenAI or ChatOpenAI with base_url",
+    "llama_index": "OpenAILike with api_base",
+}
 
 
 def missing_module(case: Case, fault: Fault) -> MissingModule | None:
@@ -74,7 +82,9 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
         )
         return MissingModule(f"A file {hidden}.py hides the package {hidden}", (change,), refute)
     if module == _OWN:
-        return MissingModule("The Python that runs this has no vLLM", _own_environment(), refute)
+        return _asked_to_run(case, fault, refute) or MissingModule(
+            "The Python that runs this has no vLLM", _own_environment(), refute
+        )
     if top == _OWN:
         return _of_another_vllm(fault, f"module {module}", refute) or MissingModule(
             f"This vLLM has no module {module}", (), refute
@@ -91,7 +101,7 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
         return MissingModule(title, _of_others(fault, module), refute)
     if top != module:
         title = f"{package} does not fit this vLLM: it has no module {module}"
-        return MissingModule(title, (_another(case, package),), refute)
+        return MissingModule(title, (another(case, package),), refute)
     if not distributions.built_for(package, kind := machine_kind(case)):
         return MissingModule(f"{package} is not made for {kind}", (not_made_for(package, kind),), refute)
     needs = package in distributions.required()
@@ -119,6 +129,31 @@ def _to_workers(module: str) -> Change:
     )
 
 
+def _asked_to_run(case: Case, fault: Fault, refute: str) -> MissingModule | None:
+    """A client's library with a class or a name that runs vLLM within the client, beside one that asks a server. Its
+    own line may stand above the traceback."""
+    crashes = case.run.crashes[:1] if case.run is not None and fault.crash is None else ()
+    who = importer(fault) or next((folder(c.root.frames[-1].file) for c in crashes if c.root.frames), None)
+    instead = _ASKS_A_SERVER.get(who or "")
+    if who is None or instead is None:
+        return None
+    why = f"this name of {who} makes an engine in the client's own process; {instead} asks a server that runs"
+    change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=f"pip show {who}")
+    return MissingModule(f"{who} is asked to run vLLM itself, not to ask a server", (change,), refute)
+
+
+def _hidden_by_folder(module: str, name: str, refute: str) -> MissingModule:
+    """Python names no file of such a package: it took a folder of that name for it, which has no code of its own."""
+    top = module.partition(".")[0]
+    why = (
+        f"a folder named {top} lies where this starts (a checkout of it, most often), and Python takes it for the "
+        "package: start elsewhere, or rename the folder; if the path is in site-packages, install the package again"
+    )
+    where = f"python -c 'import {top}; print(list({top}.__path__))'"
+    change = thing(ChangeKind.OS, "hiding-file", Direction.REPAIR, why, to=f"the folder {top}", command=where)
+    return MissingModule(f"A folder without code stands for {top}, which so lacks {name}", (change,), refute)
+
+
 def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | None:
     """Somebody else's code imports it: a plugin, or a program that uses vLLM."""
     who = importer(fault)
@@ -130,6 +165,8 @@ def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | No
 def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModule | None:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'from {module} import {name}'` works in the environment of the unit"
+    if says(text(case, fault), "import-of-no-file"):
+        return _hidden_by_folder(module, name, refute)
     if top == _OWN:
         return _of_another_vllm(fault, f"{name} in {module}", refute)
     if top in sys.stdlib_module_names:
@@ -138,10 +175,11 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     if package is None:
         return None
     title = f"{package} does not fit this vLLM: {module} has no {name}"
-    return MissingModule(title, (_another(case, package),), refute)
+    return MissingModule(title, (another(case, package),), refute)
 
 
-def _another(case: Case, package: str) -> Change:
+def another(case: Case, package: str) -> Change:
+    """The release of a package that this vLLM was built with."""
     to = fitting(case, package)
     command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {package}"
     return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, _BUILT_WITH, to=to, command=command)

@@ -143,6 +143,15 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
         case "python-not-pickled" if not (case.run is not None and case.run.is_server):
             why = "the engine then runs in the program's own process, and nothing is sent to another one"
             return environment("VLLM_ENABLE_V1_MULTIPROCESSING", Direction.SET, why, to="0")
+        case "python-keyword" | "python-argument-missing" if says(fields["what"], "class-that-others-write"):
+            owner = fields["what"].partition(".")[0]
+            why = (
+                "vLLM calls this class as its own release has it: if the file that grep names is not vLLM's, install "
+                "the release of that package that names this vLLM; if it is vLLM's, a newer vLLM may agree with itself"
+            )
+            see = f"grep -rl 'class {owner}\\b' $(python -c 'import site; print(*site.getsitepackages())')"
+            to = f"the package that has the class {owner}"
+            return thing(ChangeKind.PACKAGE, "foreign-package", Direction.CHANGE, why, to=to, command=see)
         case "raises-not-implemented":
             why = "vLLM's own code leaves this call unwritten: another release may have it, on V1's engine above all"
             return upgrade(case, why)

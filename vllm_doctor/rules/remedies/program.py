@@ -1,9 +1,12 @@
 """A program or plugin whose own code drives vLLM, and failed on what this release of vLLM gives it."""
 
+import shlex
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 import msgspec
 
+from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
@@ -47,7 +50,9 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         return None
     file = _of_no_standard_library(root)
     found = read("call-of-adaptor", file) or _of_a_checkout(file) or _uses_vllm(root)
-    if found is None or found["package"] in {"vllm", "torch", "transformers"}:
+    if found is None:
+        return _script(case, root)
+    if found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
     known = listed(name.replace("_", "-")) is not None or listed(name) is not None
@@ -82,14 +87,56 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
     return found if found is not None and says(file, "speaks-with-vllm") else None
 
 
+def _script(case: Case, root: Link) -> ForeignProgram | None:
+    """A script whose argument reached EngineArgs through `LLM(…)`: which releases have it is known as of an option."""
+    told = read("lacks-of-engine-arguments", root.message)
+    files = (f.file for f in reversed(root.frames) if not says(f.file, "call-of-no-file"))
+    caller = next((file for file in files if not says(file, "call-of-vllm")), "")
+    if told is None or root.kind != "TypeError" or not caller or folder(caller):
+        return None
+    key, name = told["key"], PurePosixPath(caller).name
+    fact = versions.flag(key, case.release)
+    last = versions.parse_version(fact.last) if fact is not None and fact.last else None
+    gone = last is not None and last < case.release
+    why = f"the argument is of the call in {name}; without it vLLM takes its default"
+    had = (
+        f"vLLM {fact.first} to {fact.last} have {key}: the script belongs to one of them, or is taken from the tag of "
+        "the installed release"
+        if fact is not None
+        else f"no release that is known has {key}: take the script from the tag of the installed release"
+    )
+    release = thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.CHANGE,
+        had,
+        to=(fact.last if gone else fact.first) if fact is not None else None,
+        before=case.version_text,
+        command="pip show vllm",
+    )
+    grep = f"grep -n {key} {shlex.quote(name)}"
+    without = thing(ChangeKind.OS, "program-settings", Direction.REMOVE, why, command=grep)
+    return ForeignProgram(name, f"{name} passes an argument that this vLLM lacks: {key}", (release, without))
+
+
 def _uses_vllm(root: Link) -> dict[str, str] | None:
     """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
     file = _of_no_standard_library(root)
+    if says(file, "names-itself-after-vllm") and not folder(file) and says(root.message, "of-another-release"):
+        return {"package": _project(file)}  # an adaptor that runs from its own checkout
     if not says(root.message, "lacks-of-vllm"):
         return None
     if says(file, "call-of-vllm"):
         return _whose_argument(root) if root.kind == "TypeError" else None
     return {"package": folder(file) or PurePosixPath(file).name}
+
+
+def _project(file: str) -> str:
+    """What a checkout calls itself: the folder of a package in one of the same name, or that has copies of others."""
+    parts = PurePosixPath(file).parts
+    twice = (outer for outer, inner in pairwise(parts) if outer == inner)
+    copies = (outer for outer, inner in pairwise(parts) if inner == "third_party")
+    return (*twice, *copies, parts[-1])[0]
 
 
 def _whose_argument(root: Link) -> dict[str, str] | None:

@@ -47,7 +47,7 @@ def refused_by_vllm(case: Case, fault: Fault) -> bool:
 def asked(case: Case, fault: Fault) -> tuple[Change, ...]:
     """What the refusal asks for, the most definite first; empty where it names nothing that this release has."""
     told = refusal_text(case, fault)
-    if not refused_by_vllm(case, fault) or says(told, "refusal-of-memory"):
+    if not refused_by_vllm(case, fault) or says(told, "refusal-of-memory") or says(told, "names-late-error"):
         return ()
     split = smaller_split(case, fault, told)
     if split is not None:

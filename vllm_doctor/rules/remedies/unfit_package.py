@@ -40,6 +40,12 @@ def stands_beside(fault: Fault) -> str | None:
     return None if package is None or package in _OF_TORCH else distribution(package) or package
 
 
+def reader_of_transformers(fault: Fault) -> str | None:
+    """The package whose own code read what an object of transformers does not have; None where it was vLLM's."""
+    reader = stands_beside(fault) if fault.ids == {"transformers-attribute"} else None
+    return reader if reader not in {"transformers", "tokenizers"} else None
+
+
 def _is_file(name: str) -> bool:
     return PurePosixPath(name).suffix == ".py"
 
