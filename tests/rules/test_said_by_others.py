@@ -12,6 +12,17 @@ SCRIPT = """Traceback (most recent call last):
     engine_args = EngineArgs(
 TypeError: EngineArgs.__init__() got an unexpected keyword argument '{key}'
 """
+OLD_PYTHON = SCRIPT.replace("EngineArgs.__init__()", "__init__()")
+RECORD = """Traceback (most recent call last):
+  File "/srv/acme/rows.py", line 3, in <module>
+    params = SamplingParams(min_rows=1)
+TypeError: Unexpected keyword argument 'min_rows'
+"""
+LATE = """[Error]: The aicore execution times out.
+        Rectify the fault based on the error information in the ascend log.
+(EngineCore pid=54) ERROR 05-21 10:20:12 [multiproc_executor.py:231] Worker proc VllmWorker-0 died unexpectedly, \
+shutting down executor.
+"""
 FOLDER = """Traceback (most recent call last):
   File "/srv/acme/run.py", line 1, in <module>
     from acme_rows import Row
@@ -109,3 +120,9 @@ def test_the_problem_and_the_first_change(log: str, title: str, what: str, to: s
 def test_an_argument_that_other_releases_have_names_the_first_of_them() -> None:
     log = "INFO 05-21 10:20:12 [api_server.py:1] vLLM API server version 0.6.0\n" + SCRIPT.format(key="enable_eplb")
     assert [(c.name, c.after) for c in only(log).changes] == [("vllm-version", "0.9.2"), ("program-settings", None)]
+
+
+def test_a_program_whose_argument_only_newer_releases_have_names_the_first_of_them() -> None:
+    log = OLD_PYTHON.replace("/srv/acme/rows.py", "/srv/acme/acme/chat/vllm_engine.py").format(key="enable_eplb")
+    first = only("# vllm\n" + log).changes[0]
+    assert (first.name, first.after) == ("vllm-version", "0.9.2")

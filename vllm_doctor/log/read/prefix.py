@@ -76,9 +76,12 @@ _TORN = re.compile(
 _BAR = re.compile(r".{0,400}?%\|.{0,200}?\| \d{1,10}/\d{1,10} \[[^\[\]]{1,200}\](?=[\w(\[/])")
 # A server's refusal as clients in JavaScript word it: the status, and the sentence of the answer's body.
 _TOLD_CLIENT = re.compile(
-    r"\W{0,4}(?P<head>(?:\w{1,20} )?Error: )?(?P<code>4(?:0[0134]|09|22|29)) (?!Client Error)"
+    r"\W{0,4}(?P<head>(?:\w{1,20} )?Error: |(?:\w{1,20} ){0,3}HTTP )?(?P<code>4(?:0[0134]|09|22|29))(?(head):?) "
+    r"(?!Client Error)"
     r"(?P<what>(?(head)|['\"{]?\w+(?: [^ ]+){4}).*)"
 )
+# The same as litellm passes it on, with its own class for the status.
+_PASSED_ON = re.compile(r".{0,300}?litellm\.BadRequestError: Hosted_vllmException - (?!Error code)(?P<what>.+)")
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
@@ -245,7 +248,9 @@ class Stripper:
 
 
 def _refusal(text: str) -> str:
-    client = _TOLD_CLIENT.match(text) if "4" in text[:24] else None
+    if "Hosted_vllmException - " in text and (passed := _PASSED_ON.match(text)) is not None:
+        return f"openai.APIStatusError: Error code: 400 - {passed['what']}"
+    client = _TOLD_CLIENT.match(text) if "4" in text[:40] else None
     return text if client is None else f"openai.APIStatusError: Error code: {client['code']} - {client['what']}"
 
 

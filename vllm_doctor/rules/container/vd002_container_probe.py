@@ -7,7 +7,7 @@ from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.container import Check, Container
-from vllm_doctor.records.finding import Arithmetic, Change, Finding
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -47,6 +47,8 @@ def judge(case: Case) -> Outcome:
     evidence = (where, *((failed[2],) if failed is not None else ()), state(container))
     if run is not None and run.lines:
         evidence += (case.line(len(run.lines) - 1),)
+    if failed is not None and says(failed[1]["why"], "probe-path-refused"):
+        return _elsewhere(case, kind, evidence, container, check)
     if not starting:
         return finding(
             RULE,
@@ -79,6 +81,9 @@ def _listed(case: Case) -> Finding | None:
     index, fields = next(((at, told) for at, told in said if told is not None), (0, None))
     if fields is None:
         return None
+    refused = next((at for at, line in enumerate(run.lines) if says(line.text, "probe-path-refused")), None)
+    if refused is not None:
+        return _elsewhere(case, fields["probe"], (case.line(refused), case.line(index)), _POD, None)
     served = run.served()
     which = "server that had become ready" if served else "server while it was starting"
     cure = _timeout(_POD, None) if served else _startup(_POD, None, _UNKNOWN_S)
@@ -90,6 +95,21 @@ def _listed(case: Case) -> Finding | None:
         evidence=(case.line(index),),
         changes=(cure,),
         refute="the container that the line names is not the one that serves vLLM",
+    )
+
+
+def _elsewhere(
+    case: Case, kind: str, evidence: tuple[Evidence, ...], container: Container, check: Check | None
+) -> Finding:
+    """The server answered the probe, and refused it: it is well, and the path or the port is another's."""
+    return finding(
+        RULE,
+        title=f"The {kind} probe asks for a path that the server does not have",
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        evidence=evidence,
+        changes=(_at_health(case, container, kind, check),),
+        refute="/health itself is answered with this status",
     )
 
 
@@ -118,11 +138,15 @@ def _readiness(case: Case, container: Container, why: str) -> Change:
         to = max(10, math.ceil((check.timeout_s if check is not None else 1) * 5))
         told = "a server that is busy answers /health late"
         return _probe(container, "readiness", Direction.RAISE, told, {"timeoutSeconds": to})
+    return _at_health(case, container, "readiness", check)
+
+
+def _at_health(case: Case, container: Container, kind: str, check: Check | None) -> Change:
     port = case.count("port") or default_port()
     before = " ".join(filter(None, (check.asks, f"port {check.port}" * bool(check.port)))) if check is not None else ""
     told = "vLLM answers /health without a key; other paths and other ports do not say whether it serves"
     fields: dict[str, object] = {"httpGet": {"path": "/health", "port": port}}
-    return _probe(container, "readiness", Direction.CHANGE, told, fields, before=before or None)
+    return _probe(container, kind, Direction.CHANGE, told, fields, before=before or None)
 
 
 def _probe(

@@ -34,6 +34,7 @@ _LINES = frozenset(
         "engine-loop-died",
         "habana-fatal",
         "neuron-compile-failed",
+        "npu-kernel-late",
         "ucx-broken",
     }
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import layer_of
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import Hit, read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
@@ -29,6 +29,7 @@ _API = "/v1/models"
 _ROUTES = (
     "curl -s http://HOST:PORT/openapi.json | python3 -c 'import json, sys; print(*json.load(sys.stdin)[\"paths\"])'"
 )
+_NAMES = "curl -s http://HOST:PORT/v1/models"
 _BY_HAND = "curl -s http://HOST:PORT/v1/chat/completions -H 'Content-Type: application/json' -d @request.json"
 _SERIOUS = frozenset({"ERROR", "CRITICAL"})
 
@@ -89,9 +90,11 @@ def _without_route(run: AnalysedRun, after: int) -> FailedRequests | None:
     """Requests for an address that is not among those that the server listed when it came up."""
     listed = {told["path"] for line in run.lines if (told := read("route-of-a-line", line.text)) is not None}
     asked = [hit for hit in run.all("request-without-route") if hit.index > after and hit.fields["path"] not in listed]
-    if _API not in listed or not asked:
+    if not asked:
         return None
     path = asked[-1].fields["path"]
+    if _API not in listed:
+        return _unknown_to_it(run, after, asked) if not listed else None
     why = (
         f"the release, the kind of the model and the options decide which addresses there are, and the server's list "
         f"lacks {path}: ask one that it has, or serve with a release or model that brings this one"
@@ -100,12 +103,26 @@ def _without_route(run: AnalysedRun, after: int) -> FailedRequests | None:
     return FailedRequests(asked[-1].index, excerpt.title(f"This server has no address {path}"), "", (change,))
 
 
+def _unknown_to_it(run: AnalysedRun, after: int, asked: Sequence[Hit]) -> FailedRequests | None:
+    """Not one request was answered, and all that is seen of them is 404: of a model's name, or of the address."""
+    if after >= 0 or len(asked) < _ANSWERS_ALONE or any(stats.generation for stats in run.stats):
+        return None
+    why = (
+        "404 is the answer to a model's name that is not served, and to a call that this server or kind of model does "
+        "not have: compare with both lists (`python -m vllm.entrypoints.api_server` has /generate alone; `vllm serve` "
+        "has OpenAI's calls)"
+    )
+    change = thing(ChangeKind.OS, "client-address", Direction.CHANGE, why, command=f"{_NAMES}; {_ROUTES}")
+    title = excerpt.title(f"Each request to {asked[-1].fields['path']} is answered with 404")
+    return FailedRequests(asked[-1].index, title, "", (change,))
+
+
 def _all_refused(run: AnalysedRun, answered: int, failed: Sequence[int]) -> FailedRequests | None:
     """Not one request was answered, and the front end says of none why it refused it: the answer's body does."""
     refused = {hit.index for hit in run.all("request-refused")}
     made = any(stats.generation for stats in run.stats)
     said = run.first("request-too-long") is not None
-    if len(failed) < _ANSWERS_ALONE - 1 or answered >= 0 or made or said or not refused.issuperset(failed):
+    if len(failed) < _REQUESTS or answered >= 0 or made or said or not refused.issuperset(failed):
         return None
     why = "vLLM writes why it refuses a request into the answer, and not into the log: send the same body by hand"
     change = thing(ChangeKind.OS, "client-input", Direction.REPAIR, why, command=_BY_HAND)

@@ -72,7 +72,10 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         f"or the release of vLLM that this {name} was written for: its requirements or its documentation name it",
         command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
     )
-    return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", (newer, older))
+    key = _key_of_engine(root)
+    with_it = _release_with(case, key) if key is not None else None
+    changes = (with_it, newer) if with_it is not None else (newer, older)
+    return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", changes)
 
 
 def _of_no_standard_library(root: Link) -> str:
@@ -88,35 +91,61 @@ def _of_a_checkout(file: str) -> dict[str, str] | None:
 
 
 def _script(case: Case, root: Link) -> ForeignProgram | None:
-    """A script whose argument reached EngineArgs through `LLM(…)`: which releases have it is known as of an option."""
-    told = read("lacks-of-engine-arguments", root.message)
+    """A script that gives an argument to `LLM(…)`, which hands it on to EngineArgs, or to SamplingParams."""
+    key = _key_of_engine(root) or _key_of_record(root)
     files = (f.file for f in reversed(root.frames) if not says(f.file, "call-of-no-file"))
     caller = next((file for file in files if not says(file, "call-of-vllm")), "")
-    if told is None or root.kind != "TypeError" or not caller or folder(caller):
+    if key is None or root.kind != "TypeError" or not caller or folder(caller):
         return None
-    key, name = told["key"], PurePosixPath(caller).name
-    fact = versions.flag(key, case.release)
-    last = versions.parse_version(fact.last) if fact is not None and fact.last else None
-    gone = last is not None and last < case.release
+    name = PurePosixPath(caller).name
     why = f"the argument is of the call in {name}; without it vLLM takes its default"
-    had = (
-        f"vLLM {fact.first} to {fact.last} have {key}: the script belongs to one of them, or is taken from the tag of "
-        "the installed release"
-        if fact is not None
-        else f"no release that is known has {key}: take the script from the tag of the installed release"
-    )
-    release = thing(
+    if _key_of_record(root) is not None:
+        why += "; SamplingParams has its own names (min_tokens, max_tokens), which other libraries do not share"
+    grep = f"grep -n {key} {shlex.quote(name)}"
+    without = thing(ChangeKind.OS, "program-settings", Direction.REMOVE, why, command=grep)
+    release = _release_with(case, key) or thing(
         ChangeKind.PACKAGE,
         "vllm-version",
         Direction.CHANGE,
-        had,
-        to=(fact.last if gone else fact.first) if fact is not None else None,
+        "or the script belongs to another release: take it from the tag of the installed one",
         before=case.version_text,
         command="pip show vllm",
     )
-    grep = f"grep -n {key} {shlex.quote(name)}"
-    without = thing(ChangeKind.OS, "program-settings", Direction.REMOVE, why, command=grep)
-    return ForeignProgram(name, f"{name} passes an argument that this vLLM lacks: {key}", (release, without))
+    changes = (without, release) if _key_of_engine(root) is None else (release, without)
+    return ForeignProgram(name, f"{name} passes an argument that this vLLM lacks: {key}", changes)
+
+
+def _key_of_engine(root: Link) -> str | None:
+    """Python before 3.10 names no class: then the line itself does."""
+    told = read("lacks-of-engine-arguments", root.message)
+    if told is None and says(root.frames[-1].code, "makes-engine-arguments"):
+        told = read("argument-of-no-class", root.message)
+    return told["key"] if told is not None else None
+
+
+def _key_of_record(root: Link) -> str | None:
+    """msgspec's words for a field that a record does not have: SamplingParams is one."""
+    told = read("argument-of-no-record", root.message)
+    return told["key"] if told is not None else None
+
+
+def _release_with(case: Case, key: str) -> Change | None:
+    """Which releases have an argument of the engine is known as of an option."""
+    fact = versions.flag(key, case.release)
+    if fact is None or not fact.first:
+        return None
+    last = versions.parse_version(fact.last) if fact.last else None
+    gone = last is not None and last < case.release
+    return thing(
+        ChangeKind.PACKAGE,
+        "vllm-version",
+        Direction.CHANGE,
+        f"vLLM {fact.first} to {fact.last} have {key}: the script belongs to one of them, or is taken from the tag of "
+        "the installed release",
+        to=fact.last if gone else fact.first,
+        before=case.version_text,
+        command="pip show vllm",
+    )
 
 
 def _uses_vllm(root: Link) -> dict[str, str] | None:
