@@ -3,10 +3,11 @@
 import itertools
 from functools import cached_property
 
+from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
-from vllm_doctor.log.traceback import Crash, Link, begins
+from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
@@ -124,7 +125,7 @@ class RunWithFaults(RunWithPhases):
     def _checked(self, index: int) -> Crash | None:
         """pydantic's heading in a line of a logger, with its reason right below: the exception, without its calls."""
         line = self.lines[index]
-        told = itertools.takewhile(lambda i: not begins(self.lines[i].text), self._right_below(index))
+        told = itertools.takewhile(lambda i: not traceback.begins(self.lines[i].text), self._right_below(index))
         below = [i for i in told if self.lines[i].text[:1] == " "]
         if not any(says(self.lines[i].text, "pydantic-reason") for i in below):
             return None

@@ -58,4 +58,4 @@ def _shorter(case: Case, holds: int) -> Change | None:
     return set_flag(case, "max-model-len", holds, Direction.LOWER, why)
 
 
-RULE = rule("VD309", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD309", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
