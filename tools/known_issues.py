@@ -241,11 +241,11 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
     found = compare(there, entries, known)
     told = []
     for one in entries:
-        row = kept(made[one.id], found[one.id])
+        row = kept(made[one.id], found[one.id], releases)
         own = [name for name in near(one, tuple(there)) if _met(one, name)]
         if read:
             digests = {found[one.id][name].digest: None for name in own if found[one.id][name].text}
-            row = replace(row, read=" ".join(digests))
+            row = replace(row, read=" ".join(dict.fromkeys((*row.read.split(), *digests))))
         made[one.id] = row
         if ids:
             told += [f"== {one.id} {one.since or ''}-{one.fixed or ''}", *differences(found[one.id])]

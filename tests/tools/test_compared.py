@@ -135,6 +135,18 @@ def test_what_was_read_and_is_no_longer_there_is_forgotten() -> None:
     assert row.where == "vllm/old.py:take"
 
 
+def test_a_release_that_is_not_there_now_keeps_what_was_found() -> None:
+    row = Compared(where="vllm/old.py:take", bodies="1.0-1.1 aa", read="aa")
+    assert kept(row, {"1.2": Found((), "")}, RELEASES) == Compared(
+        where="vllm/old.py:take", bodies="1.0-1.1 aa, 1.2 -", read="aa"
+    )
+
+
+def test_what_a_person_said_of_another_package_stays() -> None:
+    row = Compared(nowhere="another package fails")
+    assert kept(row, {"1.0": Found(("vllm/old.py:take",), "a")}) == row
+
+
 def test_the_differences_are_what_there_is_to_read() -> None:
     found = {"1.0": Found(("f",), "a\nb"), "1.1": Found(("f",), "a\nb"), "1.2": Found(("f",), "a\nc")}
     assert [row for row in differences(found) if row[0] in "+-" and "---" not in row] == ["-b", "+c"]

@@ -63,10 +63,14 @@ def near(one: Issue, releases: Sequence[str]) -> list[str]:
     return [*before, *inside, *after]
 
 
-def kept(row: Compared, found: Mapping[str, Found]) -> Compared:
-    """What is kept of it; bodies that are no longer there were not read."""
-    digests = {release: one.digest for release, one in found.items()}
-    where = next((one.calls[0] for one in reversed(list(found.values())) if one.calls), "")
+def kept(row: Compared, found: Mapping[str, Found], releases: Sequence[str] = ()) -> Compared:
+    """What is kept of it, beside what was kept of the `releases` that are not there now; bodies that no release has any
+    longer were not read. Where a person said whose code fails, that stays."""
+    if row.nowhere:
+        return row
+    both = {**row.digests(releases), **{release: one.digest for release, one in found.items()}}
+    digests = {release: both[release] for release in sorted(both, key=as_version)}
+    where = next((one.calls[0] for one in reversed(list(found.values())) if one.calls), row.where)
     read = " ".join(dict.fromkeys(one for one in row.read.split() if one in digests.values()))
     return replace(row, where=where, bodies=runs(digests), read=read)
 
