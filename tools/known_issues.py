@@ -42,7 +42,7 @@ from pathlib import Path
 
 from releases.accepted import refused
 from releases.compared import Compared, compared, uncompared, write
-from releases.comparing import compare, differences, kept, near
+from releases.comparing import compare, differences, kept
 from releases.launched import ends_the_start, for_some_models
 from releases.required import beyond_requirements
 
@@ -238,18 +238,18 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
     made = {one.id: known.get(one.id, Compared()) for one in issues()}
     entries = [one for one in issues() if one.id in ids or not ids]
     there = {name: code for name in _releases(sources) if (code := _release(sources, "vllm", name)) is not None}
-    found = compare(there, entries, known)
+    every = sorted({*releases, *there}, key=as_version)
+    found = compare(there, entries, known, every)
     told = []
     for one in entries:
-        row = kept(made[one.id], found[one.id], releases)
-        own = [name for name in near(one, tuple(there)) if _met(one, name)]
+        row = kept(made[one.id], found[one.id], every)
         if read:
-            digests = {found[one.id][name].digest: None for name in own if found[one.id][name].text}
+            digests = {here.digest: None for name, here in found[one.id].items() if here.text and _met(one, name)}
             row = replace(row, read=" ".join(dict.fromkeys((*row.read.split(), *digests))))
         made[one.id] = row
         if ids:
             told += [f"== {one.id} {one.since or ''}-{one.fixed or ''}", *differences(found[one.id])]
-    write(sorted({*releases, *there}, key=as_version), made)
+    write(every, made)
     return told
 
 

@@ -44,8 +44,8 @@ class Compared:
         for run in filter(None, self.bodies.split(", ")):
             span, digest = run.split()
             first, _, last = span.partition("-")
-            bounds = as_version(first), as_version(last or first)
-            made.update({one: digest for one in releases if bounds[0] <= as_version(one) <= bounds[1]})
+            # By their places: a version does not tell a release from its post releases.
+            made.update(dict.fromkeys(releases[releases.index(first) : releases.index(last or first) + 1], digest))
         return made
 
 

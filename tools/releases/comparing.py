@@ -15,7 +15,7 @@ from vllm_doctor.knowledge.versions import as_version
 
 # Releases before its first and from its end on: what tells that a span is too narrow.
 _BESIDE = 2
-_LEFT_OUT = ("vllm/benchmarks/", "vllm/third_party/")
+_LEFT_OUT = "vllm/benchmarks/"
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,13 @@ class Found:
 
 
 def compare(
-    codes: Mapping[str, Path | zipfile.Path], entries: Collection[Issue], known: Mapping[str, Compared]
+    codes: Mapping[str, Path | zipfile.Path],
+    entries: Collection[Issue],
+    known: Mapping[str, Compared],
+    releases: Sequence[str],
 ) -> dict[str, dict[str, Found]]:
-    """Entry → release → what it rests on there, oldest first."""
-    wanted = {one.id: near(one, tuple(codes)) for one in entries}
+    """Entry → release → what it rests on there, oldest first; of those of `releases` whose code is there."""
+    wanted = {one.id: near(one, releases) for one in entries}
     found: dict[str, dict[str, Found]] = {one.id: {} for one in entries}
     before: Release | None = None
     for release in reversed(tuple(codes)):
@@ -69,7 +72,7 @@ def kept(row: Compared, found: Mapping[str, Found], releases: Sequence[str] = ()
     if row.nowhere:
         return row
     both = {**row.digests(releases), **{release: one.digest for release, one in found.items()}}
-    digests = {release: both[release] for release in sorted(both, key=as_version)}
+    digests = {release: both[release] for release in (*releases, *both) if release in both}
     where = next((one.calls[0] for one in reversed(list(found.values())) if one.calls), row.where)
     read = " ".join(dict.fromkeys(one for one in row.read.split() if one in digests.values()))
     return replace(row, where=where, bodies=runs(digests), read=read)
