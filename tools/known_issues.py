@@ -238,7 +238,7 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
     made = {one.id: known.get(one.id, Compared()) for one in issues()}
     entries = [one for one in issues() if one.id in ids or not ids]
     there = {name: code for name in _releases(sources) if (code := _release(sources, "vllm", name)) is not None}
-    every = sorted({*releases, *there}, key=as_version)
+    every = sorted({*releases, *there}, key=lambda name: (as_version(name), name))
     found = compare(there, entries, known, every)
     told = []
     for one in entries:
@@ -257,7 +257,7 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
 def _releases(sources: Path) -> list[str]:
     """The releases of vLLM in a folder, oldest first."""
     named = (re.match(r"vllm-([\d.]+\d(?:\.post\d+)?)(?:-.*\.whl)?$", path.name) for path in sources.iterdir())
-    return sorted({name[1] for name in named if name is not None}, key=as_version)
+    return sorted({name[1] for name in named if name is not None}, key=lambda name: (as_version(name), name))
 
 
 @cache
