@@ -37,7 +37,7 @@ OF_LIBRARIES = [
     ("ValueError", "Argument label2id should be a dictionary.", "model-config-file"),
     ("TypeError", "runtime_env['uv']['uv_version'] must be of type str, got <class 'float'>", "ray-environment"),
     ("ValidationError", "Value error, group_size requires strategy to be set to 'group'", "quantization-config"),
-    ("InvalidToolException", _TOOL, "mistral-request"),
+    ("InvalidToolException", _TOOL, "mistral-message"),
 ]
 
 

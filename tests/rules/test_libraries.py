@@ -42,7 +42,7 @@ def _finding(calls: list[tuple[str, str]], code: str, raised: str) -> Finding:
 
 
 REFUSED = [
-    (READS, "transformers/utils/quantization_config.py", "ValueError: bits must be 2, 4 or 8, got 7", "configuration"),
+    (READS, "transformers/utils/quantization_config.py", "ValueError: bits must be 2, 4 or 8, got 7", "quantized"),
     (NAMES, "transformers/models/llama/tokenization_llama.py", "ValueError: Unknown strategy: 7", "tokenizer"),
     (READS, "huggingface_hub/hf_api.py", "ValueError: Invalid repo type, one of 3", "hub"),
     (LOADS, "gguf/gguf_reader.py", "ValueError: Unknown field type 7", "weights"),

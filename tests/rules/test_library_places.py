@@ -6,6 +6,7 @@ from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.engine import diagnose
 
 SITE = "/opt/v/lib/python3.12/site-packages"
@@ -74,3 +75,61 @@ def test_the_place_tells_what_to_change(
 def test_a_hint_for_debugging_is_no_change() -> None:
     found = _finding("triton/knobs.py", "from_env", "RuntimeError: broken. Set TORCHDYNAMO_VERBOSE=1 and TRITON_DEBUG")
     assert not [c for c in found.changes if c.name.startswith(("TORCHDYNAMO", "TRITON"))]
+
+
+def _quoted(*lines: str) -> Finding:
+    """What is answered to a last line that somebody quotes without its calls."""
+    judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(list(lines), "log"), "log")))
+    return judged.findings[0]
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "part", "changes"),
+    [
+        ("ValueError: Argument label2id should be a dictionary.", "VD527", "model-config",
+         ["model-files", "hf-overrides"]),
+        ("TypeError: runtime_env['pip']['pip_check'] must be of type bool, got <class 'str'>", "VD527", "ray",
+         ["runtime-env"]),
+        ("ValueError: Casting a Quark quantized model to a new `dtype` is not supported.", "VD527", "model-code",
+         ["dtype", "model-impl", "transformers"]),
+        ("ValueError: Could not make batched video from [None]", "VD527", "multimodal", ["client-input"]),
+        # two parts say it: neither is told
+        ("ValueError: The tool with name 'find_room' is not found in the tools list.", "VD599", "", []),
+    ],
+    ids=lambda one: one[:40] if isinstance(one, str) else "",
+)  # fmt: skip
+def test_a_quoted_line_of_a_library_is_answered_by_its_place(
+    said: str, code: str, part: str, changes: list[str]
+) -> None:
+    found = _quoted(said)
+    assert (found.code, found.layer, [c.name for c in found.changes]) == (code, part, changes)
+    assert found.confidence is Confidence.LIKELY
+
+
+def test_pydantics_heading_hides_no_place_of_a_library() -> None:
+    found = _quoted(
+        "pydantic_core._pydantic_core.ValidationError: 1 validation error for AudioChunk",
+        "input_audio",
+        "  Value error, `input_audio` should not be empty. [type=value_error, input_value='', input_type=str]",
+    )
+    assert (found.code, found.layer, found.changes[0].name) == ("VD527", "requests", "client-input")
+
+
+@pytest.mark.parametrize(
+    ("said", "name", "command"),
+    [
+        ("accelerate is required when loading a GGUF file `pip install accelerate`.", "accelerate",
+         "pip install accelerate"),
+        ('you need to install the hf_xet package. Try `pip install "huggingface_hub[hf_xet]"` or `pip install hf_xet`.',
+         "huggingface-hub", "pip install 'huggingface-hub[hf_xet]'"),
+        ("TorchAoConfig requires torchao > 0.9.0 for construction from dict", "torchao", "pip install torchao"),
+    ],
+)  # fmt: skip
+def test_a_package_that_a_library_asks_for_comes_first(said: str, name: str, command: str) -> None:
+    found = _finding("transformers/modeling_utils.py", "from_pretrained", f"ValueError: {said}")
+    assert (found.changes[0].name, found.changes[0].command) == (name, command)
+
+
+def test_a_package_that_nobody_has_read_is_named_in_no_command() -> None:
+    found = _finding("transformers/modeling_utils.py", "from_pretrained", "ValueError: please `pip install reqeusts`")
+    assert not [c for c in found.changes if "reqeusts" in f"{c.name} {c.command}"]

@@ -61,6 +61,17 @@ def test_a_release_in_between_and_one_read_again_find_their_place(tmp_path: Path
     assert table(tmp_path)["releases"] == ["0.97.0", "0.98.0", "0.99.0"]
 
 
+OF_PYTHON = """
+def bind(name):
+    raise TypeError(f"{name}() got multiple values for argument {name!r}")
+"""
+
+
+def test_what_python_says_itself_tells_nobody(tmp_path: Path) -> None:
+    """A binder of arguments in Python's place raises in Python's own words."""
+    assert said(tmp_path, "0.99.0", {"vllm/v1/room/a.py": OF_PYTHON}) == []
+
+
 def test_what_is_no_wheel_leaves_the_table_as_it_was(tmp_path: Path) -> None:
     said(tmp_path, "0.99.0", {"vllm/v1/room/a.py": LONG})
     before = (tmp_path / "vllm.json").read_bytes()

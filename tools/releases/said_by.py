@@ -21,6 +21,33 @@ FOLDER = Path(said_by.__file__).parent
 _SOURCE = "{}'s wheels, each `raise` and `assert` with a sentence: tools/release.py said"
 _LEFT_OUT = ("vllm/benchmarks/", "vllm/assets/", "vllm/third_party/", "vllm/vllm_flash_attn/")
 
+# What Python says itself, and what code that stands in for it repeats: nobody is told by these words.
+_OF_PYTHON = (
+    "got multiple values for argument",
+    "got an unexpected keyword argument",
+    "got some positional-only arguments passed as keyword arguments",
+    "takes no keyword arguments",
+    "missing 1 required positional argument:",
+    "missing a required argument:",
+    "too many positional arguments",
+    "positional arguments but",
+    "object has no attribute",
+    "type object has no attribute",
+    "module has no attribute",
+    "object does not support item assignment",
+    "object does not support the context manager protocol",
+    "unsupported operand type(s) for",
+    "not supported between instances of",
+    "argument must be a string, a bytes-like object or a real number, not",
+    "object cannot be interpreted as an integer",
+    "cannot import name from",
+    "list index out of range",
+    "dictionary changed size during iteration",
+    "not enough values to unpack (expected",
+    "too many values to unpack (expected",
+)
+_PYTHON = frozenset(one for text in _OF_PYTHON for one in said_by.fingerprints(text))
+
 Row = tuple[str, str, str, str]  # fingerprints, file, function, kind
 
 
@@ -33,7 +60,8 @@ def _rows(wheel: Wheel) -> Iterator[Row]:
     for path, text in wheel.files.items():
         if not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
             for _, function, kind, sentence in raised(wheel.tree(path)):
-                if prints := said_by.told_by(sentence, texts.HOLE):
+                prints = said_by.told_by(sentence, texts.HOLE)
+                if prints and not _PYTHON.issuperset(prints[i : i + 6] for i in range(0, len(prints), 6)):
                     yield prints, path, function, kind
 
 

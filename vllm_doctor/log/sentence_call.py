@@ -8,6 +8,7 @@ from vllm_doctor.log.traceback import Frame, Link
 
 # As an installed release prints its files; no line, as each release has it elsewhere.
 _PACKAGES = "/site-packages/"
+_RAISES = "raise "
 
 
 def last_to_say(fault: Fault) -> Version | None:
@@ -29,6 +30,11 @@ def told_by_words(link: Link) -> bool:
     return len(link.frames) == 1 and not link.frames[0].line
 
 
+def kind_raised(link: Link) -> str:
+    """The class that the code raises: what quotes another's words under its own name (pydantic) is told by them."""
+    return link.frames[0].code.removeprefix(_RAISES).removesuffix("(") if told_by_words(link) else link.kind
+
+
 def with_its_call(fault: Fault, version: str | None) -> Fault:
     """The fault, with the one call that raises in its words where its traceback was cut away; else as it is."""
     crash = fault.crash
@@ -39,6 +45,6 @@ def with_its_call(fault: Fault, version: str | None) -> Fault:
     told = said_by(crash.root.kind, crash.root.message, parse_version(version) if version else None)
     if told is None:
         return fault
-    call = Frame(f"{_PACKAGES}{told.file}", 0, told.function, f"raise {told.kind}(")
+    call = Frame(f"{_PACKAGES}{told.file}", 0, told.function, f"{_RAISES}{told.kind}(")
     links = tuple(msgspec.structs.replace(k, frames=(call,)) if k is crash.root else k for k in crash.links)
     return msgspec.structs.replace(fault, crash=msgspec.structs.replace(crash, links=links))

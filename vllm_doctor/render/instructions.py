@@ -89,6 +89,7 @@ _DEEDS = {
     "readiness-probe": "readinessProbe: {{{to}}}",
     "rank-settings": "start every rank with the same settings",
     "ray-head": "start Ray before vLLM, or unset RAY_ADDRESS",
+    "ray-start": "correct how Ray is started",
     "ray-session": "restart Ray",
     "ray-node": "start the server on a node whose GPUs are free",
     "ray-nodes": "add Ray nodes with free GPUs",

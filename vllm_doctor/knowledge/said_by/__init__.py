@@ -22,14 +22,14 @@ OWN = "vllm"
 _FOLDER = Path(__file__).parent
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3
-# What is raised under the name of another: pydantic's and the hub's checks of fields quote the first, and Python has
-# had one class for the latter two since 3.3.
+# What is raised under the name of another: pydantic's and the hub's checks of fields quote the first.
 _PASSED_ON = {
     "ValidationError": frozenset({"ValueError", "AssertionError"}),
     "StrictDataclassFieldValidationError": frozenset({"ValueError", "TypeError"}),
     "StrictDataclassClassValidationError": frozenset({"ValueError", "TypeError"}),
-    "OSError": frozenset({"EnvironmentError", "IOError"}),
 }
+# Python's older names of one class.
+_SAME = {"EnvironmentError": "OSError", "IOError": "OSError"}
 _READ = 2000
 
 
@@ -116,11 +116,12 @@ def _one(found: Sequence[SaidBy]) -> SaidBy | None:
 
 
 def _part(one: SaidBy, *, places: bool) -> tuple[str, ...]:
-    """What an answer would be about: the layer of the file and, of a library's, what the place does for vLLM."""
+    """What an answer would be about: of a library's call what its place does for vLLM, else the layer of the file."""
     file = f"/site-packages/{one.file}"
-    part = layer_of((), (file,))
     here = [library_place_of(file, one.function, one.kind, serving=up) for up in (False, True)] if places else []
-    return (part.id if part is not None else "", *(place.id if place is not None else "" for place in here))
+    told = tuple(place.id if place is not None else "" for place in here)
+    part = layer_of((), (file,)) if not any(told) else None
+    return told if any(told) else (part.id if part is not None else "",)
 
 
 def _fitting(name: str, kind: str, message: str) -> Iterator[SaidBy]:
@@ -129,7 +130,7 @@ def _fitting(name: str, kind: str, message: str) -> Iterator[SaidBy]:
     for first in sorted(here):
         for row in table.rows[bisect_left(table.rows, first) : bisect_left(table.rows, f"{first}~")]:
             prints, file, function, of_kind, releases = row.split()
-            own = table.kinds[int(of_kind)]
+            own = _SAME.get(table.kinds[int(of_kind)], table.kinds[int(of_kind)])
             parts = (prints[i : i + 6] for i in range(0, len(prints), 6))
             if (own == kind or own in _PASSED_ON.get(kind, ())) and here.issuperset(parts):
                 start, _, end = releases.partition("-")

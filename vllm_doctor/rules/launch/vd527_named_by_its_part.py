@@ -38,6 +38,8 @@ _LINES = frozenset(
         "ucx-broken",
     }
 )
+# pydantic's heading above what a library's own check of a field says.
+_QUOTES = frozenset({"validation-error"})
 # What is not installed is no refusal of a value.
 _MISSING = frozenset({"ImportError", "ModuleNotFoundError", "MemoryError"})
 _TAKES = (
@@ -99,7 +101,7 @@ def judge(case: Case) -> Outcome:
     refuses = _refused(case, root, part) if part is not None else ""
     stated = problem(case, root, part, definite=True) if refuses and part is not None else ""
     substitute = component(case, root) if not root.ids else ""
-    of_place = title_of_library_place(case, root, part) if not root.ids else ""
+    of_place = title_of_library_place(case, root, part) if root.ids <= _QUOTES else ""
     title = (
         checked
         or of_place

@@ -18,7 +18,7 @@ from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
-from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, variables
+from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import set_flag, thing, upgrade
 
@@ -66,7 +66,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     if library_place(case, fault) is not None:
         return first_of_each(changes_of_library_place(case, fault))
-    offered: list[Change | None] = list(variables(case, fault))
+    offered: list[Change | None] = list(packages_and_variables(case, fault))
     if part.id == _CODES:
         offered.append(eager_mode(case, fault))
         # the kernel that failed has a switch of its own: that comes before what the code says

@@ -3,28 +3,33 @@
 Such a sentence speaks of a file, a setting or a request in the library's words; another release of vLLM refuses it too.
 """
 
+import shlex
+
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.cuda_statuses import worded
+from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.knowledge.library_places import LibraryPlace, library_place_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, read, says
-from vllm_doctor.log.sentence_call import told_by_words
+from vllm_doctor.log.sentence_call import kind_raised, told_by_words
 from vllm_doctor.log.traceback import Link, in_packages
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import Direction
+from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.redact.raised import reads_requests
 from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.missing_module import fitting
 from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
-from vllm_doctor.rules.say import environment
+from vllm_doctor.rules.say import environment, thing
 
 # What Python raises by itself in code that did not expect its own state: by hand alone it is about a value.
 _OF_PYTHON = frozenset({"TypeError", "KeyError", "AttributeError", "IndexError", "AssertionError"})
-_VARIABLES, _READ = 2, 1000
+_VARIABLES, _PACKAGES, _READ = 2, 1, 1000
+_INSTALL = "the message itself asks for this package"
 _NAMED = "the message is about this variable: give it a value that the message accepts, or unset it"
 _ASKED = "the message itself names this value"
 
@@ -35,8 +40,9 @@ def library_place(case: Case, fault: Fault) -> LibraryPlace | None:
     inner = library.innermost(fault)
     if root is None or inner is None or says(inner.file, "call-of-vllm"):
         return None
-    found = library_place_of(inner.file, inner.function, root.kind, serving=_serving(case, fault, root))
-    if found is None or (root.kind in _OF_PYTHON and not inner.by_hand):
+    kind = kind_raised(root)
+    found = library_place_of(inner.file, inner.function, kind, serving=_serving(case, fault, root))
+    if found is None or (kind in _OF_PYTHON and not inner.by_hand):
         return None
     if not found.kinds and not inner.by_hand:
         return None
@@ -63,9 +69,12 @@ def _named_by_its_words(root: Link) -> bool:
 
 
 def changes_of_library_place(case: Case, fault: Fault) -> tuple[Change, ...]:
-    """The variables that a library's sentence names, and what the place reads."""
+    """The packages and variables that a library's sentence names, and what the place reads."""
     here = library_place(case, fault)
-    return (*variables(case, fault), *(changes_of(case, here.answers, text(case, fault)) if here is not None else ()))
+    return (
+        *packages_and_variables(case, fault),
+        *(changes_of(case, here.answers, text(case, fault)) if here is not None else ()),
+    )
 
 
 def title_of_library_place(case: Case, fault: Fault, part: Layer | None) -> str:
@@ -75,6 +84,30 @@ def title_of_library_place(case: Case, fault: Fault, part: Layer | None) -> str:
         return ""
     told = (problem(case, fault, part) or begins(case, fault, part.voice)) if here.stated else ""
     return told if told and HIDDEN not in first_words(case, fault) else here.title
+
+
+def packages_and_variables(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """What a library's own sentence names beside the options of vLLM: packages to install, and variables."""
+    return (*packages(case, fault), *variables(case, fault))
+
+
+def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """Packages that a library's own sentence asks for, of those that may be named in a command."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
+        return ()
+    if fault.crash is not None and reads_requests(fault.crash):
+        return ()  # its words may be a client's
+    own = library.called_library(fault)
+    made: dict[str, Change] = {}
+    for found in each("package-to-install", root.message[:_READ]):
+        name, extra = listed(found["name"]), found.get("extra")
+        if name is None or (name == own and not extra):
+            continue
+        to = f"{name}[{extra}]" if extra else fitting(case, name)
+        command = f"pip install {shlex.quote(to or name)}"
+        made.setdefault(name, thing(ChangeKind.PACKAGE, name, Direction.ADD, _INSTALL, to=to, command=command))
+    return tuple(made.values())[:_PACKAGES]
 
 
 def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
