@@ -18,6 +18,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.host_pool import pools_by_calls
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.requested_change import value_of_sentence
+from vllm_doctor.rules.remedies.required_package import names_a_release, what_vllm_asks_for
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
 # In a command: the model, where it is one of the hub.
@@ -43,6 +44,7 @@ def reads(answer: Answer) -> set[Signal]:
     # A value that the variable has already is not offered again, so that the launch is asked for it.
     of_env = {Signal.VERSION} if answer.kind == "env" and (names or answer.to) else set()
     of_env |= {Signal.LAUNCH} if answer.kind == "env" and answer.to else set()
+    of_env |= {Signal.LOG, Signal.VERSION} if names_a_release(answer) else set()
     return _READ.get(answer.kind, set()) | of_model | of_env
 
 
@@ -67,7 +69,9 @@ def changes_of(
         else:
             told = {**groups(answer, said), **fields}
             known = _filled(answer, told)
-            found.append(_change(case, known, _command(case, known, told)) if known is not None else None)
+            asked = what_vllm_asks_for(case, answer)
+            made = _change(case, known, _command(case, known, told)) if known is not None and asked is None else asked
+            found.append(made)
     return tuple(change for change in found if change is not None)
 
 

@@ -1,0 +1,75 @@
+"""A release of a package is offered where this vLLM takes it; else the one that its own metadata asks for."""
+
+import pytest
+
+from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.specifiers import both_take
+from vllm_doctor.knowledge.versions import requires
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.answer import changes_of
+
+
+def offered(answer: Answer, version: str | None) -> Change:
+    told = Known(version, "given") if version is not None else None
+    snapshot = Snapshot(taken_at="") if told is None else Snapshot(taken_at="", version=told)
+    (change,) = changes_of(Case(snapshot), (answer,), "")
+    return change
+
+
+HELPED = Answer("package", options=("transformers",), to="5.10.1", why="helped", command="pip install transformers")
+IN_COMMAND = Answer("package", options=("openai",), why="helped", command="pip install 'openai>=1.99.1,<1.100'")
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "to", "command"),
+    [
+        (HELPED, "0.24.0", "5.10.1", "pip install transformers"),
+        (HELPED, None, "5.10.1", "pip install transformers"),
+        (HELPED, "0.33.0", "<5.21.0,>=5.16.1", "pip install 'transformers<5.21.0,>=5.16.1'"),
+        (HELPED, "0.11.1", "<5,>=4.56.0", "pip install 'transformers<5,>=4.56.0'"),
+        (IN_COMMAND, "0.18.0", None, "pip install 'openai>=1.99.1,<1.100'"),
+        (IN_COMMAND, "0.19.0", ">=2.0.0", "pip install 'openai>=2.0.0'"),
+    ],
+)
+def test_what_helped_others_is_held_against_what_this_release_asks_for(
+    answer: Answer, version: str | None, to: str | None, command: str
+) -> None:
+    change = offered(answer, version)
+    assert (change.name, change.after, change.command) == (answer.options[0], to, command)
+    assert ("does not take" in change.why) is (change.why != "helped")
+
+
+def test_a_release_that_the_message_names_is_given_as_it_is() -> None:
+    same = Answer("package", options=("ray",), said=r"(?P<head>\d[\d.]*) there", command="pip install ray=={head}")
+    snapshot = Snapshot(taken_at="", version=Known("0.15.0", "given"))
+    (change,) = changes_of(Case(snapshot), (same,), "2.43.0 there")
+    assert change.command == "pip install ray==2.43.0"
+
+
+def test_the_figures_are_those_of_the_releases() -> None:
+    assert requires("transformers", "0.24.0") == ">=5.5.3"
+    assert requires("openai", "0.18.0") != requires("openai", "0.19.0") == ">=2.0.0"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "both"),
+    [
+        ("5.5.3", "<5.21.0,>=5.16.1", False),
+        ("<5", ">=4.56.0", True),
+        ("<4.56", ">=4.56.0", False),
+        ("<=4.56", ">=4.56.0", True),
+        (">4.56", "<=4.56.0", False),
+        ("==5.5.*", "!=5.5.0,>=4.56", True),
+        ("==5.5.0", "!=5.5.*", False),
+        ("~=1.2", "<1.3", True),
+        ("~=1.2", "<1.2", False),
+        ("~=1.2.3", ">=1.3", False),
+        ("===2.10.0", "==2.10.0", True),
+    ],
+)
+def test_two_specifiers_have_a_release_in_common(one: str, other: str, both: bool) -> None:
+    assert both_take(one, other) is both
+    assert both_take(other, one) is both

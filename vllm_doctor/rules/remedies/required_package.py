@@ -1,0 +1,49 @@
+"""The release of a package that an answer names, held against what this vLLM's own metadata asks for."""
+
+from collections.abc import Iterator
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.specifiers import both_take, is_specifier
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.say import thing
+
+# What ends a requirement in a command.
+_ENDS = "'\"; \t"
+
+
+def names_a_release(answer: Answer) -> bool:
+    """Does an answer write which release of its package helps?"""
+    return answer.kind == "package" and any(True for name in answer.options for _ in _named(answer, name))
+
+
+def what_vllm_asks_for(case: Case, answer: Answer) -> Change | None:
+    """The package as this release of vLLM asks for it, where that leaves out what the answer names; else None."""
+    if not names_a_release(answer) or case.version is None:
+        return None
+    for name in answer.options:
+        asked = versions.requires(name, case.version)
+        named = next(_named(answer, name), None)
+        if asked and named and not both_take(named, asked):
+            return thing(
+                ChangeKind.PACKAGE,
+                name,
+                Direction.CHANGE,
+                f"vLLM {case.version} asks for this, and does not take the release that helped others ({named})",
+                to=asked,
+                command=f"pip install '{name}{asked}'",
+            )
+    return None
+
+
+def _named(answer: Answer, name: str) -> Iterator[str]:
+    """The releases that the answer or its command writes for a package; what it takes from the message is none."""
+    if answer.to is not None and is_specifier(answer.to):
+        yield answer.to
+    for part in (answer.command or "").split(name)[1:]:
+        written = part.split("]", 1)[-1] if part.startswith("[") else part
+        end = next((at for at, sign in enumerate(written) if sign in _ENDS), len(written))
+        if end and written[0] in "<>=!~" and "{" not in written[:end]:
+            yield written[:end]
