@@ -92,3 +92,8 @@ def test_a_traceback_that_was_pasted_further_in_ends_with_its_exception() -> Non
     pasted = "".join(f"    {line}\n" for line in THREAD.splitlines()[1:])
     (found,) = tracebacks([LogLine(n, text) for n, text in enumerate(pasted.splitlines(), 1)])
     assert (found.root.kind, found.root.message) == ("PermissionError", "[Errno 13] Permission denied: '/.config'")
+
+
+def test_an_exception_without_words_that_stands_further_in_is_no_end() -> None:
+    pasted = [f"    {line}" for line in THREAD.splitlines()[1:-1]] + ["    AssertionError", "    [end of output]"]
+    assert not any(c.root.name for c in tracebacks([LogLine(n, text) for n, text in enumerate(pasted, 1)]))

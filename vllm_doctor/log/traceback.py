@@ -341,8 +341,12 @@ def _inset(text: str) -> int:
 
 
 def _moved_in(crash: _Open, text: str, stripped: str) -> bool:
-    """Is it the exception of a traceback that was pasted further in? It stands further out than the last call."""
-    raised = _RAISED.match(stripped) if crash.frames and 0 < _inset(text) < crash.inset else None
+    """Is it the exception of a traceback that was pasted further in? It stands further out than the last call.
+
+    One without words is left to who tells of it: pip, of a build whose output it moves in.
+    """
+    worded = ": " in stripped and crash.frames and 0 < _inset(text) < crash.inset
+    raised = _RAISED.match(stripped) if worded else None
     return raised is not None and _CLASS.match(stripped) is not None and _NAMES.search(raised[1]) is not None
 
 
