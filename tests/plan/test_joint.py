@@ -73,6 +73,61 @@ def test_a_refusal_of_the_release_is_told_with_what_would_do(config, version, fl
     assert told[0] not in [flag for flag, _, _ in refused(config, taken, version)]
 
 
+NGRAM = '--speculative-config {"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":3}'
+PCP = "--tensor-parallel-size 2 --prefill-context-parallel-size 2"
+RECURRENT = {
+    **LLAMA_8B,
+    "architectures": ["GraniteMoeHybridForCausalLM"],
+    "model_type": "granitemoehybrid",
+    "layer_types": ["mamba", "attention"] * 16,
+    "mamba_n_heads": 64,
+    "mamba_d_head": 64,
+    "mamba_d_state": 128,
+    "mamba_d_conv": 4,
+    "mamba_expand": 1,
+    "mamba_n_groups": 1,
+    "shared_intermediate_size": 1024,
+    "num_local_experts": 0,
+    "num_experts_per_tok": 0,
+}
+
+
+@pytest.mark.parametrize("version", ["0.10.2", "0.11.2", "0.12.0", "0.16.0"])
+def test_what_a_layer_or_the_runner_asks_of_the_configuration_is_read_too(version):
+    # MambaBase.get_kv_cache_spec and GPUModelRunner.get_kv_cache_spec: drafts beside recurrent layers.
+    flags, env = NGRAM.split(" ", 1), {"VLLM_USE_V1": "1"}
+    needed = "a model without recurrent layers or a model type of one of qwen3_next beside --speculative-config"
+    assert needed in [r.needed for r in drafted(RECURRENT, env, flags, version)]
+    assert not drafted(LLAMA_8B, env, flags, version)
+    assert not drafted({**RECURRENT, "model_type": "qwen3_next"}, env, flags, version)
+    assert not drafted(RECURRENT, env, flags, "0.20.0")
+
+
+def drafted(config, env, flags, version):
+    v, gpu = as_version(version), find("H100")
+    words = [*(f"{name}={value}" for name, value in env.items()), "vllm", "serve", "m", *flags]
+    told = resolve(parse_launch(words, v), v, arch(config), gpu, gpu.total_gib, 1).refusals
+    return [one for one in told if one.flag == DRAFTS]
+
+
+def test_the_second_runner_asks_ranks_that_share_a_prompt():
+    needed = "a model with latent attention (MLA) beside --prefill-context-parallel-size"
+    assert ("--prefill-context-parallel-size", "2", needed) in refused(LLAMA_8B, PCP, "0.33.0")
+    assert needed not in [told for _, _, told in refused(LLAMA_8B, "--tensor-parallel-size 2", "0.33.0")]
+
+
+def test_a_list_is_asked_one_by_one():
+    ops = '--compilation-config {"custom_ops":[%s]}'
+    assert refused(LLAMA_8B, ops % '"none","rms_norm"', "0.33.0") == [
+        (
+            "--compilation-config",
+            'custom_ops ["none", "rms_norm"]',
+            "another value of custom_ops of --compilation-config",
+        )
+    ]
+    assert not refused(LLAMA_8B, ops % '"none","+rms_norm"', "0.33.0")
+
+
 def test_what_is_told_of_one_option_is_not_told_again_of_the_option_beside_it():
     flags = "--tensor-parallel-size 4 --decode-context-parallel-size 3"
     told = ("--decode-context-parallel-size", "3", "a divisor of --tensor-parallel-size, 4")

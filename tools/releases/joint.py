@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from releases.assigned import assigned
 from releases.checks import handed_on, literal
 from releases.config import Classes
 from releases.wheel import Wheel
 
-_CONFIGS = r"vllm/config(/\w+)?\.py"
+_CONFIGS = r"vllm/(config(/\w+)?|engine/arg_utils)\.py"
+_ARGS = "args"  # EngineArgs, whose fields are the options
 _CHANGES = (
     r"vllm/(config(/\w+)?|engine/arg_utils|platforms/(interface|cuda)|model_executor/models/config|v1/core/\w+)\.py"
 )
@@ -29,11 +31,23 @@ _DEPTH = 5
 # Parts that are there only where something is asked for: what their classes ask is asked behind that.
 _OPTIONAL = frozenset({"speculative", "lora", "kv_transfer", "ec_transfer", "kv_events", "multimodal", "reasoning"})
 _NAMES = {"vllm": "", "kvtransfer": "kv_transfer", "ectransfer": "ec_transfer", "kvevents": "kv_events"}
+_NAMES |= {"engine_args": _ARGS}
 _NAMES |= {"multi_modal": "multimodal", "lo_ra": "lora", "pass": "passes"}
 # What is asked of the model or decided elsewhere: the reader knows it by its name.
 _KEPT = frozenset({"whole.use_v2_model_runner"})
 _FOLLOWED = frozenset({"", "parallel", "speculative"})
 _ENUMS = frozenset({"CUDAGraphMode", "CompilationMode", "AttentionBackendEnum", "MambaBackendEnum"})
+# What a card is asked for, by its compute capability times ten.
+_CAPABILITIES = frozenset({"has_device_capability", "is_device_capability", "is_device_capability_family"})
+_OWN = ("Config", "EngineArgs")
+# Beside the configuration: functions that ask the whole of it at each start of which this holds. The second runner's
+# own is asked where the first one refuses ranks that share a prompt (config/vllm.py).
+_BESIDE = (
+    ("vllm/model_executor/layers/mamba/abstract.py", "MambaBase.get_kv_cache_spec", "model.recurrent_layers"),
+    ("vllm/v1/worker/gpu_model_runner.py", "GPUModelRunner.get_kv_cache_spec", "envs.VLLM_USE_V1"),
+    ("vllm/v1/worker/gpu/pcp_manager.py", "PCPManager.validate_config", "parallel.prefill_context_parallel_size > 1"),
+)
+_ALONE_ON_V2 = 'unsupported.append("prefill context parallel")'
 UNKNOWN = "unknown"
 
 
@@ -57,9 +71,13 @@ class Joint:
     """The tests of one wheel."""
 
     def __init__(self, wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> None:
+        self.wheel = wheel
         trees = [wheel.tree(path) for path in wheel.paths(_CONFIGS)]
         self.classes = {_part(n.name): n for t in trees for n in t.body if isinstance(n, ast.ClassDef)}
         self.listed = Classes(trees)
+        self.constants = _constants(trees)
+        functions = [f for t in trees for f in t.body if isinstance(f, ast.FunctionDef)]
+        self.alone = {f.name: f for f in functions if sum(f.name == other.name for other in functions) == 1}
         self.functions = {
             part: {f.name: f for f in node.body if isinstance(f, ast.FunctionDef)}
             for part, node in self.classes.items()
@@ -67,6 +85,7 @@ class Joint:
         taken = {name.replace("-", "_") for name in options}
         handed = handed_on(wheel, taken)
         self.options = {f"{_part(name)}.{key}": option for name, made in handed.items() for key, option in made.items()}
+        self.options |= {f"{_ARGS}.{name}": name for name in taken}
         self.moved, self.filled, self.becomes = _changed(wheel)
         self.decided: set[int] = (
             set()
@@ -77,13 +96,25 @@ class Joint:
         made: dict[str, dict[str, object]] = {}
         for part, functions in self.functions.items():
             behind = [f"({part} is not None)"] if part in _OPTIONAL else []
-            for function in filter(_validates, functions.values()):
-                for found, line in self._of(function.body, behind, _inside(part, function), _DEPTH):
-                    test = folded(found)
-                    if test not in {"True", "False"} and decidable(test):
-                        made[test] = self._record(test)
-                        self.decided.add(id(line))
+            for function in functions.values():
+                for here in _entries(part, function):
+                    made |= self._met(function, behind, here)
+        for path, name, behind_it in _BESIDE:
+            found = _method(self.wheel, path, name)
+            alone = _ALONE_ON_V2 in self.wheel.files.get("vllm/config/vllm.py", "")
+            if found is not None and (alone or "pcp_manager" not in path):
+                made |= self._met(found, [f"({behind_it})"], _inside("other", found))
         return {test: made[test] for test in sorted(made)}
+
+    def _met(self, function: ast.FunctionDef, behind: list[str], here: _Here) -> dict[str, dict[str, object]]:
+        """The tests of one function that somebody could answer."""
+        made: dict[str, dict[str, object]] = {}
+        for found, line in self._of(function.body, behind, here, _DEPTH):
+            test = folded(found)
+            if test not in {"True", "False"} and decidable(test) and "other." not in test:
+                made[test] = self._record(test)
+                self.decided.add(id(line))
+        return made
 
     def _record(self, test: str) -> dict[str, object]:
         names = sorted(_dotted(ast.parse(test, mode="eval").body))
@@ -102,7 +133,9 @@ class Joint:
         plain = self.listed.default(default) if default is not None else None
         return plain if plain is not None and literal(plain) else None
 
-    def _of(self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int) -> Iterator[tuple[str, ast.stmt]]:
+    def _of(  # noqa: PLR0912
+        self, lines: list[ast.stmt], behind: list[str], here: _Here, depth: int
+    ) -> Iterator[tuple[str, ast.stmt]]:
         behind = list(behind)
         for line in lines:
             match line:
@@ -110,14 +143,16 @@ class Joint:
                     ast.Assign(targets=[ast.Name(id=name)], value=value)
                     | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
                 ):
+                    if isinstance(value, ast.Call) and depth:
+                        yield from self._called(value, behind, here, depth)
                     here = self._named(here, name, value)
                 case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(id=name), attr=how), args=[more])) if (
                     name in here.lists and how in {"append", "extend"}
                 ):
                     some = [self._written(more, here)] if how == "extend" else []
                     here.lists[name].append(_and([*behind, *some]))
-                case ast.Expr(value=ast.Call(func=ast.Attribute() as called)) if depth:
-                    yield from self._called(called, behind, here, depth)
+                case ast.Expr(value=ast.Call() as call) if depth:
+                    yield from self._called(call, behind, here, depth)
                 case ast.If(test=asked, body=body, orelse=other):
                     test = self._written(asked, here)
                     yield from self._of(body, [*behind, test], here, depth)
@@ -126,6 +161,12 @@ class Joint:
                         behind.append(f"(not {test})")
                 case ast.With(body=body):
                     yield from self._of(body, behind, here, depth)
+                case ast.For(target=ast.Name(id=name), iter=several, body=body):
+                    held = self._written(several, here)
+                    inside = replace(here, local={**here.local, name: name}, several=here.several - {name})
+                    for test, raising in self._of(body, [], inside, depth) if UNKNOWN not in held else ():
+                        if UNKNOWN not in test:
+                            yield _and([*behind, f"any(({test}) for {name} in {held})"]), raising
                 case ast.Assert(test=asked):
                     test = self._written(asked, here)
                     yield _and([*behind, f"(not {test})"]), line
@@ -145,14 +186,26 @@ class Joint:
             return replace(here, lists={**here.lists, name: []})
         return replace(here, local={**here.local, name: self._written(value, here)})
 
-    def _called(
-        self, called: ast.Attribute, behind: list[str], here: _Here, depth: int
-    ) -> Iterator[tuple[str, ast.stmt]]:
-        of = self._written(called.value, here)
-        part = "" if of == "self" else of
-        function = self.functions.get(part, {}).get(called.attr)
-        if function is not None and not _validates(function):
-            yield from self._of(function.body, behind, _inside(part, function), depth - 1)
+    def _called(self, call: ast.Call, behind: list[str], here: _Here, depth: int) -> Iterator[tuple[str, ast.stmt]]:
+        """The tests of a method of a part, or of a function of its module, with what it is given."""
+        match call.func:
+            case ast.Attribute(value=inner, attr=name):
+                of = self._written(inner, here)
+                part = "" if of == "self" else of
+                function = self.functions.get(part, {}).get(name)
+                if function is None or _validates(function):
+                    return
+            case ast.Name(id=name) if name in self.alone:
+                part, function = "", self.alone[name]
+            case _:
+                return
+        inside = _inside(part, function)
+        listed = [one.arg for one in function.args.args if one.arg not in {"self", "cls"}]
+        given = dict(zip(listed, call.args, strict=False)) | {str(k.arg): k.value for k in call.keywords}
+        told = {name: self._written(value, here) for name, value in given.items() if name not in inside.several}
+        known = {name: text for name, text in told.items() if not self._whole_part(name)}
+        rest = {name: UNKNOWN for name in listed if name not in known and not self._whole_part(name)}
+        yield from self._of(function.body, behind, replace(inside, local={**rest, **known}), depth - 1)
 
     def _written(self, node: ast.expr, here: _Here) -> str:  # noqa: PLR0912
         match node:
@@ -163,11 +216,13 @@ class Joint:
             case ast.Name(id=name):
                 if name in here.local:
                     return here.local[name]
+                if name in self.constants:
+                    return self.constants[name]
                 if name in here.lists:
                     return _or(here.lists[name])
                 if self._whole_part(name):
                     return self._whole_part(name)
-                return {"envs": "envs", "current_platform": "platform"}.get(name, UNKNOWN)
+                return {"envs": "envs", "current_platform": "platform", "vllm_config": "self"}.get(name, UNKNOWN)
             case ast.Attribute(value=ast.Name(id="torch"), attr=kind):
                 return repr(kind) if re.fullmatch(r"(b?float|u?int)\d+\w*", kind) else UNKNOWN
             case ast.Attribute(value=ast.Name(id=name), attr=member) if name in _ENUMS:
@@ -195,17 +250,55 @@ class Joint:
                 sign = ast.unparse(made)[1:-1]
                 one, two = self._written(left, here), self._written(right, here)
                 return UNKNOWN if UNKNOWN in {one, two} else f"({one}{sign}{two})"
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                sign = ast.unparse(ast.Compare(ast.Name("a"), [op], [ast.Name("b")]))[1:-1]
-                one, two = self._written(left, here), self._written(right, here)
-                return UNKNOWN if UNKNOWN in {one, two} else f"({one}{sign}{two})"
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                lists = [ast.Tuple(part.elts) if isinstance(part, ast.List) and part.elts else part for part in others]
+                told = [self._written(part, here) for part in (left, *lists)]
+                pairs = [_compared(one, op, two) for one, op, two in zip(told, ops, told[1:], strict=False)]
+                return f"({_and(pairs)})" if len(pairs) > 1 else pairs[0]
+            case ast.Subscript(value=of, slice=ast.Constant(value=int() as at)):
+                held = self._written(of, here)
+                return UNKNOWN if UNKNOWN in held else f"{held}[{at}]"
+            case ast.NamedExpr(value=value):
+                return self._written(value, here)
+            case ast.Call(func=ast.Name(id="get_layers_from_vllm_config"), args=[_, ast.Name(id="MambaBase")]):
+                return "model.recurrent_layers"
+            case ast.Call(func=ast.Name(id="len"), args=[of]):
+                held = self._written(of, here)
+                return UNKNOWN if UNKNOWN in held else f"len({held})"
+            case ast.Call(
+                func=ast.Attribute(value=of, attr="startswith" | "endswith" as how), args=[ast.Constant(value)]
+            ):
+                held = self._written(of, here)
+                return UNKNOWN if UNKNOWN in held else f"{held}.{how}({value!r})"
+            case ast.Call(func=ast.Name(id="any" | "all" as how), args=[ast.GeneratorExp(elt=test, generators=[each])]):
+                return self._each(how, test, each, here)
+            case ast.Call(func=ast.Attribute(value=of, attr=asked), args=[ast.Constant(value=int() as least)]) if (
+                asked in _CAPABILITIES and self._written(of, here) == "platform"
+            ):
+                return f"platform.{asked}({least})"
             case _:
                 return UNKNOWN
+
+    def _each(self, how: str, test: ast.expr, each: ast.comprehension, here: _Here) -> str:
+        """Whether a test holds of one of several values, or of all of them."""
+        held = self._written(each.iter, here)
+        if UNKNOWN in held or each.ifs or not isinstance(each.target, ast.Name):
+            return UNKNOWN
+        name = each.target.id
+        asked = self._written(test, replace(here, local={**here.local, name: name}, several=here.several - {name}))
+        if UNKNOWN in asked:
+            return UNKNOWN
+        some = f"any(({asked if how == 'any' else f'(not {asked})'}) for {name} in {held})"
+        return some if how == "any" else f"(not {some})"
 
     def _field(self, of: str, key: str) -> str:
         """A part of the whole, or a field of a part; a method of one line is what it returns."""
         if of == UNKNOWN or not re.fullmatch(r"\w+(\.\w+)?", of):
             return UNKNOWN
+        if of == "self" and key == "vllm_config":
+            return of
+        if (of, key) == ("model.hf_config", "model_type"):
+            return f"{of}.{key}"
         if self._whole_part(key):
             return self._whole_part(key)
         named = f"{'whole' if of == 'self' else of}.{key}"
@@ -261,6 +354,56 @@ def _inside(part: str, function: ast.FunctionDef) -> _Here:
     return _Here(part, several=frozenset(name for name in stored if stored.count(name) > 1))
 
 
+def _method(wheel: Wheel, path: str, name: str) -> ast.FunctionDef | None:
+    """A method of a class of a file, if it is there."""
+    owner, _, called = name.partition(".")
+    for node in wheel.tree(path).body if path in wheel.files else ():
+        if isinstance(node, ast.ClassDef) and node.name == owner:
+            return next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == called), None)
+    return None
+
+
+def _entries(part: str, function: ast.FunctionDef) -> Iterator[_Here]:
+    """A validator of the whole part, or of each of the fields that it names, whose value its parameter is."""
+    here = _inside(part, function)
+    if _validates(function):
+        yield here
+    for call in function.decorator_list:
+        match call:
+            case ast.Call(func=ast.Name(id="field_validator"), args=fields) if len(function.args.args) > 1:
+                value = function.args.args[1].arg
+                for field_name in fields:
+                    if isinstance(field_name, ast.Constant) and value not in here.several:
+                        yield replace(here, local={value: f"{part or 'whole'}.{field_name.value!s}"})
+            case _:
+                pass
+
+
+def _constants(trees: Iterable[ast.Module]) -> dict[str, str]:
+    """Names in capitals that one module gives a value that stands there."""
+    made: dict[str, set[str]] = {}
+    for tree in trees:
+        for name, value in assigned(tree.body):
+            inner = value.args[0] if isinstance(value, ast.Call) and len(value.args) == 1 else value
+            if name.isupper() and inner is not None:
+                made.setdefault(name, set()).add(ast.unparse(inner))
+    known = {name: texts.pop() for name, texts in made.items() if len(texts) == 1}
+    return {name: _tupled(text) for name, text in known.items() if literal(text) and text[0] not in "{["} | {
+        name: _tupled(text) for name, text in known.items() if literal(text) and text[0] in "{[" and ":" not in text
+    }
+
+
+def _tupled(text: str) -> str:
+    """A list or a set as a tuple."""
+    found = ast.literal_eval(text)
+    return repr(tuple(sorted(found) if isinstance(found, set) else found)) if isinstance(found, list | set) else text
+
+
+def _compared(one: str, op: ast.cmpop, two: str) -> str:
+    sign = ast.unparse(ast.Compare(ast.Name("a"), [op], [ast.Name("b")]))[1:-1]
+    return UNKNOWN if UNKNOWN in {one, two} else f"({one}{sign}{two})"
+
+
 # A launch has one model, which is not a part of another.
 _ALWAYS = {"model is not None": True, "model is None": False, "model.is_submodel_config": False, "model": True}
 
@@ -310,11 +453,11 @@ def _changed(wheel: Wheel) -> tuple[frozenset[str], frozenset[str], dict[str, li
     becomes: dict[str, list[str]] = {}
     for path in wheel.paths(_CHANGES):
         for node in wheel.tree(path).body:
-            own = _part(node.name) if isinstance(node, ast.ClassDef) and node.name.endswith("Config") else None
+            own = _part(node.name) if isinstance(node, ast.ClassDef) and node.name.endswith(_OWN) else None
             for target, value, behind in _set(node, ()):
                 of, field_name = ast.unparse(target.value), target.attr
                 found = re.fullmatch(r"(?:.*\.)?(\w+)_config", of)
-                part = found[1] if found else own if of == "self" else None
+                part = own if of == "self" else found[1] if found else None
                 if part is None:
                     continue
                 name, plain = f"{part}.{field_name}", _plain(value)
@@ -353,7 +496,8 @@ def _set(node: ast.AST, behind: tuple[str, ...]) -> Iterator[tuple[ast.Attribute
 
 def _validates(function: ast.FunctionDef) -> bool:
     said = [ast.unparse(d) for d in function.decorator_list]
-    return function.name == "__post_init__" or any("model_validator" in text and "after" in text for text in said)
+    validates = any("model_validator" in text and "after" in text for text in said)
+    return validates or function.name in {"__post_init__", "create_engine_config"}
 
 
 def _and(tests: list[str]) -> str:

@@ -8,6 +8,7 @@ value of a variable or a default that is computed, makes no refusal.
 from __future__ import annotations
 
 import ast
+import copy
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +116,7 @@ class OptionTest:
         beside = f" beside {self.shown(given)}" if others else ""
         return " or ".join(does) + beside
 
-    def value(self, node: ast.expr) -> object:
+    def value(self, node: ast.expr) -> object:  # noqa: PLR0912
         """True, False or a value; an UnknownValue where it depends on what nobody knows."""
         match node:
             case ast.Constant():
@@ -136,6 +137,23 @@ class OptionTest:
                 return self._joined(parts, all_of=isinstance(op, ast.And))
             case ast.Compare(left=left, ops=ops, comparators=others):
                 return self._compared(left, ops, others)
+            case ast.IfExp(test=test, body=one, orelse=two):
+                asked = self.value(test)
+                return asked if isinstance(asked, UnknownValue) else self.value(one if asked else two)
+            case ast.Subscript(value=of, slice=ast.Constant(value=int() as at)):
+                held = self.value(of)
+                return held[at] if isinstance(held, str | list | tuple) and -len(held) <= at < len(held) else UNKNOWN
+            case ast.Call(func=ast.Name(id="len"), args=[of]):
+                held = self.value(of)
+                return len(held) if isinstance(held, str | list | tuple | dict) else UNKNOWN
+            case ast.Call(func=ast.Name(id="any"), args=[ast.GeneratorExp(elt=test, generators=[each])]):
+                held = self.value(each.iter)
+                if not isinstance(held, list | tuple | dict) or not isinstance(each.target, ast.Name):
+                    return UNKNOWN
+                return self._joined([_put(test, each.target.id, one) for one in held], all_of=False)
+            case ast.Call(func=ast.Attribute(value=of, attr="startswith" | "endswith" as how), args=[part]):
+                held, told = self.value(of), self.value(part)
+                return getattr(held, how)(told) if isinstance(held, str) and isinstance(told, str) else UNKNOWN
             case _:
                 return UNKNOWN
 
@@ -194,6 +212,17 @@ class _Keys(OptionTest):
         return UNKNOWN if isinstance(found, versions.Expression) else found
 
 
+def _put(test: ast.expr, name: str, value: object) -> ast.expr:
+    """A test with a value in place of a name."""
+
+    class Put(ast.NodeTransformer):
+        def visit_Name(self, node: ast.Name) -> ast.expr:
+            return ast.Constant(value) if node.id == name else node  # type: ignore[arg-type]
+
+    made: ast.expr = Put().visit(copy.deepcopy(test))
+    return made
+
+
 _COUNTS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -244,6 +273,7 @@ def _is_held(value: object) -> bool:
 def _first_name(node: ast.expr) -> str:
     """The first name of a part, with the dots that are in it."""
     named = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    named.sort(key=lambda part: isinstance(part, ast.Name))
     return ast.unparse(named[0]) if named else ""
 
 
@@ -260,6 +290,8 @@ def _instead(node: ast.expr, ask: OptionTest) -> str:
             return _instead(ast.Compare(one, [_CONTRARY[type(op)]()], [other]), ask)
         case ast.Name() | ast.Attribute() as name:
             return ask.wanted(ast.unparse(name), holds=False)
+        case ast.Compare(left=ast.Call(func=ast.Name(id="len"), args=[inner]), ops=[ast.Gt()]):
+            return _instead(inner, ask)
         case ast.Compare(left=ast.Name() | ast.Attribute() as name, ops=[op], comparators=[other]):
             value = ask.value(other)
             if value is None:
@@ -267,4 +299,5 @@ def _instead(node: ast.expr, ask: OptionTest) -> str:
             told = ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
             return f"{ask.shown(ast.unparse(name))} {_SIGNS[type(op)][0].format(told)}"
         case _:
-            return f"not {ast.unparse(node)}"
+            named = next((part for part in ast.walk(node) if isinstance(part, ast.Attribute)), None)
+            return f"not {ast.unparse(node)}" if named is None else f"another value of {ask.shown(ast.unparse(named))}"

@@ -21,7 +21,7 @@ from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.launch.together import option_value
-from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.architecture import RECURRENT, Architecture
 
 # The option that makes a part of the configuration, where it is there only if asked for.
 _ASKED_FOR = {
@@ -39,6 +39,8 @@ _WORDS = {
     "model.use_mla": ("a model with latent attention (MLA)", "a model without latent attention (MLA)"),
     "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is not an encoder-decoder"),
     "model.is_multimodal_model": ("a multimodal model", "a model of text alone"),
+    "model.recurrent_layers": ("a model with recurrent layers", "a model without recurrent layers"),
+    "model.hf_config.model_type": ("a model type", "a model type"),
     "model.is_hybrid": ("a model with recurrent layers", "a model without recurrent layers"),
     "model.quantization": ("a quantized model", "a model that is not quantized"),
     "whole.use_v2_model_runner": ("VLLM_USE_V2_MODEL_RUNNER=1", "no VLLM_USE_V2_MODEL_RUNNER=1"),
@@ -55,6 +57,16 @@ class _Launch(OptionTest):
         self.flags, self.facts = flags, facts
         self.taken: Mapping[str, object] = {}  # of the values that a name may have, the one that is asked now
         self.version: Version = facts["version"]  # type: ignore[assignment]
+
+    def value(self, node: ast.expr) -> object:
+        """As `OptionTest.value`, with what is asked of the card."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="platform"), attr=asked), args=[ast.Constant(value=of)]):
+                held = self.facts.get("capability")
+                known = isinstance(held, float) and isinstance(of, int)
+                return _capable(asked, round(held * 10), of) if known else UNKNOWN  # type: ignore[operator, arg-type]
+            case _:
+                return super().value(node)
 
     def option(self, name: str) -> str | None:
         """The option that a name is made of."""
@@ -127,6 +139,8 @@ class _Launch(OptionTest):
 
     def needless(self, part: ast.expr, held: Sequence[ast.expr]) -> bool:
         """That a part is there at all goes without saying where one of its keys is asked for."""
+        if ast.unparse(part) == "envs.VLLM_USE_V1":
+            return True  # which engine it is follows from the launch
         names, others = set(_names(part)), {name for one in held if one is not part for name in _names(one)}
         return all("." not in name and any(other.startswith(f"{name}.") for other in others) for name in names)
 
@@ -147,6 +161,8 @@ def of_model(arch: Architecture, quantization: str | None) -> dict[str, object]:
         "model.is_encoder_decoder": arch.encoder_decoder,
         "model.is_multimodal_model": arch.multimodal,
         "model.is_hybrid": arch.hybrid,
+        "model.recurrent_layers": tuple(layer.kind for layer in arch.layers if layer.kind in RECURRENT),
+        **({} if arch.multimodal else {"model.hf_config.model_type": arch.model_type}),
         "model.architecture": arch.name or None,
         "model.quantization": quantization or stored or None,
         "model.get_total_num_kv_heads": arch.kv_heads,
@@ -175,7 +191,7 @@ def refusals(
     if gpu is not None and gpu.backend != "CUDA":
         return
     tests, asked_of = _tests(version), _asked_of(version)
-    facts = {**facts, "version": version}
+    facts = {**facts, "version": version, "capability": gpu.capability if gpu is not None else None}
     for number in sorted({number for option in flags for number in asked_of.get(option, ())}):
         test, record, _ = tests[number]
         launch, tree = _Launch(record, flags, facts), _tree(test)
@@ -224,6 +240,16 @@ def _names(tree: ast.expr) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) or (isinstance(node, ast.Name) and node.id in _ASKED_FOR):
             yield ast.unparse(node)
+
+
+def _capable(asked: str, card: int, of: int) -> object:
+    """Platform.has_device_capability, is_device_capability and is_device_capability_family (platforms/interface.py)."""
+    answers = {
+        "has_device_capability": card >= of,
+        "is_device_capability": card == of,
+        "is_device_capability_family": card // 10 == of // 10,
+    }
+    return answers.get(asked, UNKNOWN)
 
 
 def _set_to(text: str, env: Mapping[str, str], version: Version) -> object:
