@@ -83,5 +83,6 @@ def test_a_connector_pins_what_growing_segments_would_move():
     assert flags(LLAMA_8B, CONNECTOR, "0.20.0", GROWS) == []
 
 
-def test_nodes_are_asked_since_0_27():
-    assert flags(LLAMA_8B, "-tp 4 --nnodes 3", "0.26.0") == []
+def test_nodes_are_asked_before_0_27_by_the_releases_own_assert():
+    assert flags(LLAMA_8B, "-tp 4 --nnodes 3", "0.26.0") == ["--nnodes"]
+    assert flags(LLAMA_8B, "-tp 4 --nnodes 2", "0.26.0") == []
