@@ -83,7 +83,7 @@ def test_a_form_that_the_release_has_no_scheme_for(refused, taken, version, told
     ("config", "before", "first"),
     [
         (packed(LLAMA_8B, {**INT4, "num_bits": 3}), "0.24.0", "0.25.0"),
-        (packed(MOE, {**INT4, "symmetric": False}), "0.25.1", "0.28.0"),
+        (packed(MOE, {**INT4, "symmetric": False}), "0.22.1", "0.23.0"),
         (plain("modelopt", quant_algo="FP8_PB_WO"), "0.13.0", "0.14.0"),
     ],
 )

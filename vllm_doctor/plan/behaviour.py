@@ -47,6 +47,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     checks_free_at_start: bool
     many_items: bool
     captures_by_sequences: bool
+    captures_whole_drafts: bool
+    captures_more_on_ten: bool
     nccl_before_snapshot: bool
     captures_by_sixteen: bool
     full_decode_graphs: bool
@@ -73,6 +75,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     triton_sampler: bool
     keeps_both_while_quantizing: bool
     packs_sparse_latents: bool
+    packs_asked_latents: bool
     strands_mxfp4: bool
     can_estimate_graphs: bool
     state_page_by_kernel_block: bool
@@ -85,8 +88,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     tokens_by_concurrency: bool
     splits_large_blocks: bool
     direct_integer_experts: bool
+    direct_packed_experts: bool
     refuses_experts_of_dense: bool
-    checks_stored_method: bool
     checks_prefill_threshold: bool
     benchmarks_kernels: bool
     makes_no_stages: bool
@@ -141,6 +144,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     checks_shared_room: bool
     registers_in_chunks: bool
     asks_native_fp8_cache: bool
+    asks_native_fp8_latents: bool
     nvfp4_cache_on_ten: bool
     nvfp4_cache_by_fa2: bool
     refines_expert_blocks: bool

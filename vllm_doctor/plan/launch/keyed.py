@@ -42,7 +42,7 @@ def refusals(  # noqa: PLR0917
     if flags.text("default-mm-loras") and a.known and not a.multimodal:
         yield Refusal("--default-mm-loras", "set", f"a multimodal model; {a.name or a.model_type} takes text alone")
     kind = flags.text("load-format") or "auto"
-    stored = model.lower().startswith(_BUCKETS[: 3 if does.streams_from_all else 1])
+    stored = model.lower().startswith(_BUCKETS[: 3 if does.streams_from_all else 2])
     if does.streams_from_buckets and stored and kind not in _STREAMED:
         yield Refusal("--load-format", kind, "runai_streamer, or none: the model lies in object storage")
     yield from _items(flags, env, a)

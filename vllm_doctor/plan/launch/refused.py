@@ -164,7 +164,7 @@ def _quantized(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refus
     stored, asked = config.text("quant_method").lower(), flags.text("quantization")
     kind = next((k for k in _KINDS if stored in k), None)
     other = asked is not None and kind is not None and asked not in kind and any(asked in k for k in _KINDS)
-    if does.checks_stored_method and other:
+    if other:
         yield Refusal("--quantization", str(asked), f"{stored}, as the checkpoint says, or no --quantization")
     bits = config.values.get("bits", config.values.get("w_bit"))
     if does.plain_integer_methods and isinstance(bits, int):

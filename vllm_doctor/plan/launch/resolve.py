@@ -274,7 +274,7 @@ def resolve(  # noqa: PLR0917
         * flags.int("prefill-context-parallel-size", 1, 1, 4096),
         prefill_parallel=flags.int("prefill-context-parallel-size", 1, 1, 4096),
         hybrid_manager=cache_groups.keeps_groups(flags, host.connectors, version, does),
-        capture_sizes=largest_capture(flags, seqs, batched, draft, version, arch),
+        capture_sizes=largest_capture(flags, seqs, batched, draft, version, arch, gpu),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
         image_limit=_limit(mm.get("image")),

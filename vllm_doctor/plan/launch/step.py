@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from vllm_doctor.knowledge.generations import BLACKWELL, THOR
+from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.flags import Flags, whole
@@ -11,7 +13,7 @@ from vllm_doctor.plan.model.architecture import Architecture
 
 
 def largest_capture(  # noqa: PLR0917
-    flags: Flags, seqs: int, batched: int, draft: int, version: Version, arch: Architecture
+    flags: Flags, seqs: int, batched: int, draft: int, version: Version, arch: Architecture, gpu: Card | None
 ) -> int | None:
     """Largest captured batch, when the launch, the release or the model limits it. gpt-oss raises the limit, whatever
     the number of sequences (model_executor/models/config.py GptOssForCausalLMConfig)."""
@@ -24,9 +26,12 @@ def largest_capture(  # noqa: PLR0917
         return asked
     if arch.model_type == "gpt_oss":
         return min(1024, batched)
-    if not behaviour(version).captures_by_sequences:
+    does = behaviour(version)
+    if not does.captures_by_sequences:
         return None
-    return min(2 * seqs * (1 + draft), 512, batched)
+    ten = gpu is not None and gpu.capability is not None and BLACKWELL <= gpu.capability < THOR
+    most = 1024 if ten and does.captures_more_on_ten else 512
+    return min(2 * seqs * (1 + draft if does.captures_whole_drafts else 1), most, batched)
 
 
 def batched_tokens(  # noqa: PLR0917

@@ -359,7 +359,7 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
                 f"a cache in the type of the model, or vLLM 0.18.0: Triton's kernel, the only one of latent attention "
                 f"(MLA) there, has no 8-bit cache in {s.version}",
             )
-        elif _without_fp8(s, capability) and (a.mla is None or s.does.asks_native_fp8_cache):
+        elif _without_fp8(s, capability) and (a.mla is None or s.does.asks_native_fp8_latents):
             yield from _cache(a, s, gpu, capability)
         elif s.engine == "V1" and s.does.cache_of_its_own_type and s.kv_dtype == "bfloat16":
             yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto: no kernel of {s.version} takes this name")

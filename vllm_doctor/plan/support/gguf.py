@@ -78,7 +78,7 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     yield from _tensors(a, s)
     if s.config_elsewhere:
         stored = a.quantization.text("quant_method") if a.quantization is not None else ""
-        if stored and stored != "gguf" and s.does.checks_stored_method:
+        if stored and stored != "gguf":
             yield Refusal("--hf-config-path", f"a config.json of {stored}", "one without quantization_config")
         return
     reader = _reader(a)

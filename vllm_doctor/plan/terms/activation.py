@@ -151,10 +151,11 @@ def _forward(a: Architecture, s: Settings, tokens: int) -> Term:
 
 def _direct(s: Settings, experts: str, capability: float | None) -> bool:
     """Do the experts run by a direct call of fused_marlin_moe, which frees its two buffers after each layer? So do
-    integer formats until they moved to the modular kernel (gptq_marlin.py: 0.20; compressed_tensors_moe.py and
-    awq_marlin.py: 0.22), and fp8 on cards without it to 0.13."""
-    if re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
-        return s.does.direct_gptq_experts if experts.startswith("gptq") else s.does.direct_integer_experts
+    integer formats until they moved to the modular kernel (gptq_marlin.py: 0.20; awq_marlin.py: 0.22;
+    compressed_tensors_moe_wna16_marlin.py: 0.23), and fp8 on cards without it to 0.13."""
+    if named := re.fullmatch(r"(int|awq|gptq|auto-round)[48]", experts):
+        direct = {"gptq": s.does.direct_gptq_experts, "int": s.does.direct_packed_experts}
+        return direct.get(named[1], s.does.direct_integer_experts)
     return experts == "fp8" and (capability or ADA) < ADA and s.does.direct_fp8_experts
 
 

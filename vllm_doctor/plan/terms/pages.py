@@ -105,7 +105,8 @@ _INDEXED = 128
 
 def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
     """The layout of sparse attention's latents: packed where fp8 is asked for on Hopper and on consumer Blackwell
-    (mla_attention.py), to 0.17 also where nothing is; bfloat16 is the model's own (models/config.py)."""
+    (mla_attention.py), to 0.17 on every card, in 0.11.0 also where nothing is; bfloat16 is the model's own
+    (models/config.py)."""
     asked = {"bfloat16": "auto"}.get(s.kv_dtype, s.kv_dtype)
     capability = gpu.capability if gpu is not None and gpu.capability is not None else HOPPER
     data_centre = BLACKWELL <= capability < RTX_BLACKWELL
@@ -115,7 +116,8 @@ def _sparse_dtype(a: Architecture, s: Settings, gpu: Card | None) -> str:
         return "fp8"
     if asked == "auto" and capability >= RTX_BLACKWELL:
         return "fp8_ds_mla"
-    return "fp8_ds_mla" if asked in {"fp8", "fp8_e4m3"} and not data_centre else asked
+    packed = s.does.packs_asked_latents or not data_centre
+    return "fp8_ds_mla" if asked in {"fp8", "fp8_e4m3"} and packed else asked
 
 
 # Bytes on a multiple of which a token's latents lie (utils.py align_to_256bytes).
