@@ -36,7 +36,8 @@ def _ended(argv: list[str]) -> int:
         return Exit.OK
     except OutOfTimeError as spent:
         return _too_much(str(spent))
-    except MemoryError:
+    except MemoryError as full:
+        full.__traceback__ = None  # its frames hold what is too much, and saying so takes memory too
         return _too_much(f"{BYTES >> 20} MiB of memory")
     except Exception as bug:
         if isinstance(bug, OSError) and bug.errno in _NO_ROOM and bug.filename is None:
