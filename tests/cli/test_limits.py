@@ -53,7 +53,8 @@ def test_one_that_hears_nothing_is_killed() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    code, said = ended("held = [bytearray(1 << 20) for _ in range(1000)]")
+    # A busy machine may need more than a second to give that much.
+    code, said = ended("held = [bytearray(1 << 20) for _ in range(1000)]", before="limits.SECONDS = 100")
     assert code == 3
     assert said.startswith("vllm-doctor: not judged: the input takes more than 280 MiB of memory")
 
