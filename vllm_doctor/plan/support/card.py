@@ -222,7 +222,7 @@ def _asked(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]
         yield Refusal("--attention-backend", name, "another backend: it takes no attention sinks on this card")
     if name == "FLASHINFER" and not _head_sizes(a) <= _flashinfer_heads(s):
         yield Refusal("--attention-backend", name, "another backend: it has no kernel for heads of this size")
-    if name == "FLASHINFER" and s.does.asks_native_fp8_cache and capability < _FLASHINFER_FROM:
+    if name == "FLASHINFER" and s.does.flashinfer_from_ampere and capability < _FLASHINFER_FROM:
         yield Refusal("--attention-backend", name, f"another backend: it asks for {_FLASHINFER_FROM}")
     if name == "FLEX_ATTENTION" and a.model_type == "gemma2":
         yield Refusal("--attention-backend", name, "another backend: it does not cap logits, as Gemma 2 does")

@@ -93,14 +93,9 @@ def packages_and_variables(case: Case, fault: Fault) -> tuple[Change, ...]:
 
 def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     """Packages that a library's own sentence asks for, of those that may be named in a command."""
-    root = fault.crash.root if fault.crash is not None else None
-    if root is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
-        return ()
-    if fault.crash is not None and reads_requests(fault.crash):
-        return ()  # its words may be a client's
-    own = library.called_library(fault)
+    own, said = library.called_library(fault), _own_words(fault)
     made: dict[str, Change] = {}
-    for found in each("package-to-install", root.message[:_READ]):
+    for found in each("package-to-install", said):
         name, extra = listed(found["name"]), found.get("extra")
         if name is None or (name == own and not extra):
             continue
@@ -112,12 +107,7 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
 
 def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
     """Environment variables that a library's own sentence names: what it reads beside the options of vLLM."""
-    root = fault.crash.root if fault.crash is not None else None
-    if root is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
-        return ()
-    if fault.crash is not None and reads_requests(fault.crash):
-        return ()  # its words may be a client's
-    said = root.message[:_READ]
+    said = _own_words(fault)
     asked = read("variable-to-set", said)
     if asked is not None:
         return (environment(asked["name"], Direction.SET, _ASKED, to=asked["value"]),)
@@ -126,3 +116,11 @@ def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
         environment(name, Direction.CHANGE, _NAMED, before=case.env(name), command=f"env | grep {name}")
         for name in list(names)[:_VARIABLES]
     )
+
+
+def _own_words(fault: Fault) -> str:
+    """What a library itself wrote of a failure; empty where no library raised it, or the words may be a client's."""
+    crash = fault.crash
+    if crash is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
+        return ""
+    return "" if reads_requests(crash) else crash.root.message[:_READ]
