@@ -3,7 +3,7 @@
 import pytest
 
 from vllm_doctor.knowledge.answers import Answer
-from vllm_doctor.knowledge.specifiers import both_take
+from vllm_doctor.knowledge.specifiers import both_take, is_specifier
 from vllm_doctor.knowledge.versions import requires
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
@@ -68,8 +68,15 @@ def test_the_figures_are_those_of_the_releases() -> None:
         ("~=1.2", "<1.2", False),
         ("~=1.2.3", ">=1.3", False),
         ("===2.10.0", "==2.10.0", True),
+        (">4.56,<4.57", "==4.56.1", True),
+        ("5.0rc1", ">=5", False),
     ],
 )
 def test_two_specifiers_have_a_release_in_common(one: str, other: str, both: bool) -> None:
     assert both_take(one, other) is both
     assert both_take(other, one) is both
+
+
+@pytest.mark.parametrize("written", ["", "==VERSION", "==$(pip", "=={head}", "the one that vLLM asks for"])
+def test_what_the_reader_fills_in_is_no_release(written: str) -> None:
+    assert not is_specifier(written)

@@ -45,5 +45,5 @@ def _named(answer: Answer, name: str) -> Iterator[str]:
     for part in (answer.command or "").split(name)[1:]:
         written = part.split("]", 1)[-1] if part.startswith("[") else part
         end = next((at for at, sign in enumerate(written) if sign in _ENDS), len(written))
-        if end and written[0] in "<>=!~" and "{" not in written[:end]:
+        if written[:1] in "<>=!~" and is_specifier(written[:end]):
             yield written[:end]
