@@ -20,6 +20,9 @@
                                                that it is met in, and in those beside, and how that changed from one
                                                to the next: kept in tools/releases/compared.json; with --read every
                                                one of them within the releases of the entry counts as read
+    tools/known_issues.py ways SOURCES         which ways round reach what fails, as the code of SOURCES shows: kept in
+                                               tools/releases/ways.json beside what a person found (`read`); lists
+                                               those that nobody has checked
 
 A draft has what can be read from the log. What happens, the way round, the releases and the title are written by who
 read the thread, in their own words, with what proves a mend: a pull request, or a line in two releases. Then it goes
@@ -35,7 +38,7 @@ import random
 import re
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -44,7 +47,10 @@ from releases.accepted import refused
 from releases.compared import Compared, compared, uncompared, write
 from releases.comparing import compare, differences, kept
 from releases.launched import ends_the_start, for_some_models
+from releases.reaching import reaching
 from releases.required import beyond_requirements
+from releases.ways import Way, answers_of, unchecked, way_of, ways
+from releases.ways import write as write_ways
 
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
@@ -253,6 +259,21 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
     return told
 
 
+def check_ways(sources: Path) -> list[str]:
+    """Keep what the code shows of each way round, and tell which ones nobody has checked."""
+    there = {name: code for name in _releases(sources) if (code := _release(sources, "vllm", name)) is not None}
+    before = {(row.id, row.way, row.releases): row for row in ways()}
+    made: list[Way] = []
+    for one in issues():
+        shown = reaching(one, compared()[1].get(one.id, Compared()), there)
+        for answer in answers_of(one):
+            row = way_of(one, answer)
+            found = before.get((row.id, row.way, row.releases), row).read
+            made.append(replace(row, shown=shown.get(one.answers.index(answer), ""), read=found))
+    write_ways(made)
+    return list(unchecked(issues(), made))
+
+
 @cache
 def _releases(sources: Path) -> list[str]:
     """The releases of vLLM in a folder, oldest first."""
@@ -346,19 +367,21 @@ def main(argv: list[str] | None = None) -> int:
     same.add_argument("sources", type=Path)
     same.add_argument("ids", nargs="*")
     same.add_argument("--read", action="store_true")
+    round_ = commands.add_parser("ways")
+    round_.add_argument("sources", type=Path)
     asked = parser.parse_args(argv)
     if asked.command == "draft":
         made = draft(asked.log, asked.address)
         print(made if isinstance(made, str) else json.dumps(made, indent=1, ensure_ascii=False))
         return 1 if isinstance(made, str) else 0
-    if asked.command == "queue":
-        print("\n".join(f"{often:4}  {what}  ({log})" for often, what, log in queue(asked.logs)))
-        return 0
-    if asked.command == "sample":
-        print("\n".join(sample(asked.count, asked.seed)))
-        return 0
-    if asked.command == "compare":
-        print("\n".join(compare_all(asked.sources, asked.ids, read=asked.read)))
+    lists: dict[str, Callable[[], Iterable[str]]] = {
+        "queue": lambda: (f"{often:4}  {what}  ({log})" for often, what, log in queue(asked.logs)),
+        "sample": lambda: sample(asked.count, asked.seed),
+        "compare": lambda: compare_all(asked.sources, asked.ids, read=asked.read),
+        "ways": lambda: check_ways(asked.sources),
+    }
+    if asked.command in lists:
+        print("\n".join(lists[asked.command]()))
         return 0
     if asked.command == "prove":
         wrong = unproved(asked.sources)
@@ -378,6 +401,7 @@ def main(argv: list[str] | None = None) -> int:
             ("of which models", apart),
             ("what vLLM asks for", beyond),
             ("what nobody has compared", unread),
+            ("which way round nobody has checked", list(unchecked(issues(), ways()))),
         ):
             print("\n".join((f"to be read, {what}:", *rows)))
         seen = sum(proof.of_code for one in issues() for proof in one.proof)

@@ -23,10 +23,12 @@ _REGISTERED = {
 _OURS, _PLUGINS = "VLLM_", "VLLM_ASCEND_"
 
 
-def releases_of(one: Issue) -> list[Version]:
-    """The releases, of those that were read, that an entry is said to be met in."""
-    since, fixed = (as_version(bound) if bound is not None else None for bound in (one.since, one.fixed))
-    return [at for at in versions.sampled() if (since is None or since <= at) and (fixed is None or at < fixed)]
+def releases_of(one: Issue, answer: Answer | None = None) -> list[Version]:
+    """The releases, of those that were read, that an entry is said to be met in, and an answer of it to be given in."""
+    froms = [one.since, answer.since if answer is not None else ""]
+    ends = [one.fixed, answer.before if answer is not None else ""]
+    since, fixed = ([as_version(bound) for bound in bounds if bound] for bounds in (froms, ends))
+    return [at for at in versions.sampled() if all(first <= at for first in since) and all(at < end for end in fixed)]
 
 
 def refused(one: Issue) -> list[str]:
@@ -37,15 +39,17 @@ def refused(one: Issue) -> list[str]:
     """
     ours = [answer for answer in one.answers if of_vllm(answer)]
     met, told = releases_of(one), []
-    taken = {id(answer): [at for at in met if why_refused(answer, at) is None] for answer in ours}
+    given = {id(answer): releases_of(one, answer) for answer in ours}
+    taken = {id(answer): [at for at in given[id(answer)] if why_refused(answer, at) is None] for answer in ours}
     for answer in ours:
         here = taken[id(answer)]
         first = here[0] if here and one.since is None else met[0] if met else None
         others = {at for other in ours if other is not answer for at in taken[id(other)]}
-        missed = [at for at in met if at not in here and at not in others and first is not None and at >= first]
+        asked = given[id(answer)]
+        missed = [at for at in asked if at not in here and at not in others and first is not None and at >= first]
         if not here or missed:
-            at = (missed or met)[-1]
-            told.append(f"{span(missed or met)}: {why_refused(answer, at)}")
+            at = (missed or asked)[-1]
+            told.append(f"{span(missed or asked)}: {why_refused(answer, at)}")
     return list(dict.fromkeys(told))
 
 

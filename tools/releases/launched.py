@@ -91,8 +91,7 @@ def for_some_models(one: Issue) -> list[str]:
 
 def _told(one: Issue) -> Iterator[tuple[str, tuple[str, ...]]]:
     ours = [answer for answer in one.answers if _has_a_value(answer)]
-    met = releases_of(one)
-    taken = {id(answer): [at for at in met if why_refused(answer, at) is None] for answer in ours}
+    taken = {id(answer): [at for at in releases_of(one, answer) if why_refused(answer, at) is None] for answer in ours}
     for answer in ours:
         beside = [other for other in ours if other is not answer and other.options[0] != answer.options[0]]
         seen: set[tuple[str, ...]] = set()

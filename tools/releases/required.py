@@ -29,14 +29,14 @@ def _told(one: Issue) -> Iterator[str]:
         installed = _RELEASE.fullmatch(answer.to or "")
         if answer.kind != "package" or installed is None or name not in packages.names():
             continue
-        texts = {at: packages.text(name, at) for at in releases_of(one)}
+        texts = {at: packages.text(name, at) for at in releases_of(one, answer)}
         asked = {at: SpecifierSet(text) for at, text in texts.items() if text is not None}
-        out = [at for at in asked if _left_out(asked[at], installed[2], below=bool(installed[1]))]
+        out = [at for at in asked if left_out(asked[at], installed[2], below=bool(installed[1]))]
         if out:
             yield f"{span(out)}: {name} {answer.to}, asked for: {texts[out[-1]]}"
 
 
-def _left_out(asked: SpecifierSet, release: str, *, below: bool) -> bool:
+def left_out(asked: SpecifierSet, release: str, *, below: bool) -> bool:
     """Is a release outside of what is asked for; or, where any below it may come, the newest of those?"""
     if not below:
         return release not in asked

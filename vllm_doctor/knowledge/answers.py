@@ -22,7 +22,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     given. `command` may name as `{model}` a model of the hub; `otherwise` is what to type where that is not known.
     `upgrade` is given where a newer release is known: a scenario of the newest one has none. `kernel` means another
     kernel than the one that failed, `pool` a smaller pool in memory of the host, by the calls that asked for it.
-    One that is true only `before` a release is left out from that release on, as the version or V1's calls tell.
+    One that is true only `before` a release is left out from that release on, as the version or V1's calls tell, and
+    one that is true only `since` a release before that, as the version tells.
     `title` is the problem, where `said` and a layer tell which one it is.
     """
 
@@ -35,6 +36,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     messages: tuple[str, ...] = ()
     given: str = ""
     or_unknown: bool = False
+    since: str = ""
     before: str = ""
     command: str | None = None
     title: str = ""

@@ -61,7 +61,7 @@ def changes_of(
     found: list[Change | None] = []
     for answer in answers:
         here = applies(answer, said) and (not answer.messages or ids & frozenset(answer.messages))
-        if not here or not _given(case, answer) or _outlived(case, answer, fault):
+        if not here or not _given(case, answer) or _untimely(case, answer, fault):
             continue
         if answer.kind in {"kernel", "pool"}:
             make = other_kernel if answer.kind == "kernel" else pools_by_calls
@@ -92,8 +92,10 @@ def _given(case: Case, answer: Answer) -> bool:
     return answer.or_unknown and not case.launched
 
 
-def _outlived(case: Case, answer: Answer, fault: Fault | None) -> bool:
-    """Is what the answer says no longer so in this release? V1 came in 0.6.4 (vllm/v1/engine/core.py)."""
+def _untimely(case: Case, answer: Answer, fault: Fault | None) -> bool:
+    """Is what the answer says not yet, or no longer, so in this release? V1 came in 0.6.4 (vllm/v1/engine/core.py)."""
+    if answer.since and case.version is not None and case.version < versions.as_version(answer.since):
+        return True
     if not answer.before:
         return False
     if case.version is not None:
