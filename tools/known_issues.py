@@ -15,7 +15,8 @@
                                                whose first release the code does not show, and the ways round that some
                                                kinds of models do not start with or whose package a release does not
                                                ask for; and what nobody has compared
-    tools/known_issues.py compare SOURCES [ID...] [--read]
+    tools/known_issues.py compare SOURCES [ID...] [--call PATTERN [--line PATTERN]] [--read]
+                          [--package NAME [--fails SPAN]]
                                                what the failing line of each entry rests on in each release of SOURCES
                                                that it is met in, and in those beside, and how that changed from one
                                                to the next: kept in tools/releases/compared.json; with --read every
@@ -38,13 +39,16 @@ import random
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version as Numbered
 from releases.accepted import refused
-from releases.compared import Compared, compared, uncompared, write
+from releases.compared import Compared, compared, compared_packages, uncompared, write
+from releases.compared_packages import named, unshown
 from releases.comparing import compare, differences, kept
 from releases.launched import ends_the_start, for_some_models
 from releases.reaching import reaching
@@ -238,14 +242,15 @@ def _has(one: Issue, what: str, sources: Path, release: str) -> bool:
     return any(pattern.search(_read(code / file)) for file in files)
 
 
-def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
+def compare_all(sources: Path, ids: Sequence[str], placed: Mapping[str, str], *, read: bool) -> list[str]:
     """Compare these entries, or all, keep what was found, and tell what there is to read."""
     releases, known = compared()
     made = {one.id: known.get(one.id, Compared()) for one in issues()}
+    made |= {name: replace(made[name], nowhere="", **placed) for name in ids if placed}
     entries = [one for one in issues() if one.id in ids or not ids]
     there = {name: code for name in _releases(sources) if (code := _release(sources, "vllm", name)) is not None}
     every = sorted({*releases, *there}, key=lambda name: (as_version(name), name))
-    found = compare(there, entries, known, every)
+    found = compare(there, entries, made, every)
     told = []
     for one in entries:
         row = kept(made[one.id], found[one.id], every)
@@ -255,7 +260,7 @@ def compare_all(sources: Path, ids: Sequence[str], *, read: bool) -> list[str]:
         made[one.id] = row
         if ids:
             told += [f"== {one.id} {one.since or ''}-{one.fixed or ''}", *differences(found[one.id])]
-    write(every, made)
+    write((tuple(every), made), compared_packages())
     return told
 
 
@@ -274,11 +279,46 @@ def check_ways(sources: Path) -> list[str]:
     return list(unchecked(issues(), made))
 
 
+def compare_package(
+    sources: Path, package: str, ids: Sequence[str], placed: Mapping[str, str], *, fails: SpecifierSet | None
+) -> list[str]:
+    """The same of another package's releases; `fails` are those that a person has read and that fail."""
+    tables = compared_packages()
+    releases, known = tables.get(package, ((), {}))
+    there = {name: code for name in _releases(sources, package) if (code := _release(sources, package, name))}
+    every = sorted({*releases, *there}, key=Numbered)
+    entries = [one for one in issues() if one.id in (ids or known)]
+    made = {one.id: replace(known.get(one.id, Compared()), **(placed if one.id in ids else {})) for one in entries}
+    found = compare(there, entries, made, every, package)
+    made, told = {**known, **made}, []
+    for one in entries:
+        row = kept(made[one.id], found[one.id], every)
+        if fails is not None:
+            digests = row.digests(every)
+            row = replace(row, read=" ".join(dict.fromkeys(digests[at] for at in fails.filter(digests))))
+        made[one.id] = row
+        if ids:
+            told += [f"== {one.id} {package}", *differences(found[one.id])]
+            told += [f"! {why}" for why in unshown(one, package, row, every)]
+    ordered = {one.id: made[one.id] for one in issues() if one.id in made}
+    write(compared(), {**tables, package: (tuple(every), ordered)})
+    return told
+
+
+def of_packages(one: Issue) -> list[str]:
+    """What an entry claims of other packages and nobody has compared, or what their releases do not bear out."""
+    tables = compared_packages()
+    rows = {package: rows[one.id] for package, (_, rows) in tables.items() if one.id in rows}
+    told = [why for package, row in rows.items() for why in unshown(one, package, row, tables[package][0])]
+    return [*told, *(f"{package}: nobody has compared it" for package in sorted(named(one) - rows.keys()))]
+
+
 @cache
-def _releases(sources: Path) -> list[str]:
-    """The releases of vLLM in a folder, oldest first."""
-    named = (re.match(r"vllm-([\d.]+\d(?:\.post\d+)?)(?:-.*\.whl)?$", path.name) for path in sources.iterdir())
-    return sorted({name[1] for name in named if name is not None}, key=lambda name: (as_version(name), name))
+def _releases(sources: Path, package: str = "vllm") -> list[str]:
+    """The releases of vLLM, or of another package, in a folder, oldest first."""
+    called = f"(?:{package}|{package.replace('-', '_')})"
+    named = (re.match(rf"{called}-([\d.]+\d(?:\.post\d+)?)(?:-.*\.whl)?$", path.name) for path in sources.iterdir())
+    return sorted({name[1] for name in named if name is not None}, key=Numbered)
 
 
 @cache
@@ -347,8 +387,14 @@ def _read(file: Code) -> str:
     return file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Exit status: 0 done, 1 entries to take out or no draft, 2 what was asked cannot be read."""
+def _compared(asked: argparse.Namespace) -> list[str]:
+    placed = {"call": asked.call, "line": asked.line} if asked.call else {}
+    if asked.package:
+        return compare_package(asked.sources, asked.package, asked.ids, placed, fails=asked.fails)
+    return compare_all(asked.sources, asked.ids, placed, read=asked.read)
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     new = commands.add_parser("draft")
@@ -367,9 +413,18 @@ def main(argv: list[str] | None = None) -> int:
     same.add_argument("sources", type=Path)
     same.add_argument("ids", nargs="*")
     same.add_argument("--read", action="store_true")
+    same.add_argument("--call", default="")
+    same.add_argument("--line", default="")
+    same.add_argument("--package")
+    same.add_argument("--fails", type=SpecifierSet)
     round_ = commands.add_parser("ways")
     round_.add_argument("sources", type=Path)
-    asked = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 entries to take out or no draft, 2 what was asked cannot be read."""
+    asked = _parser().parse_args(argv)
     if asked.command == "draft":
         made = draft(asked.log, asked.address)
         print(made if isinstance(made, str) else json.dumps(made, indent=1, ensure_ascii=False))
@@ -377,7 +432,7 @@ def main(argv: list[str] | None = None) -> int:
     lists: dict[str, Callable[[], Iterable[str]]] = {
         "queue": lambda: (f"{often:4}  {what}  ({log})" for often, what, log in queue(asked.logs)),
         "sample": lambda: sample(asked.count, asked.seed),
-        "compare": lambda: compare_all(asked.sources, asked.ids, read=asked.read),
+        "compare": lambda: _compared(asked),
         "ways": lambda: check_ways(asked.sources),
     }
     if asked.command in lists:
@@ -396,6 +451,7 @@ def main(argv: list[str] | None = None) -> int:
         releases, known = compared()
         unread = [f"{one.id}: {why}" for one in issues() for why in uncompared(one, known.get(one.id), releases)]
         unread += [f"{release}: compare it" for release in _releases(asked.sources) if release not in releases]
+        unread += [f"{one.id}: {why}" for one in issues() for why in of_packages(one)]
         for what, rows in (
             ("why it begins there", early),
             ("of which models", apart),

@@ -1,15 +1,20 @@
 """A known issue claims a release only where somebody has compared what its failing line rests on."""
 
 import textwrap
+from dataclasses import replace as changed
 from pathlib import Path
 
 import known_issues
+import msgspec
 import pytest
-from releases.compared import Compared, compared, runs, uncompared
+from releases.compared import Compared, compared, compared_packages, runs, uncompared
+from releases.compared_packages import unshown
 from releases.comparing import Found, differences, kept
 from releases.failing_places import Place, Release, rests_on
 
-from vllm_doctor.knowledge.known_issues import Issue, issues
+from vllm_doctor.knowledge.answers import Answer
+from vllm_doctor.knowledge.known_issues import Issue, Proof, issues
+from vllm_doctor.records.verdict import Direction
 
 RELEASES = ("1.0", "1.1", "1.2", "1.3")
 TAKE = "def take(config):\n    assert config.width\n"
@@ -26,6 +31,7 @@ def rests(text: str, place: Place = PLACE) -> str:
 
 # Entries of before the comparison that are still to be read: a reading takes one away, none is added.
 TO_READ = 0
+TO_READ_OF_PACKAGES = 25
 
 
 def test_no_entry_claims_a_release_that_nobody_has_compared() -> None:
@@ -34,9 +40,15 @@ def test_no_entry_claims_a_release_that_nobody_has_compared() -> None:
     assert len(told) <= TO_READ, told
 
 
+def test_no_entry_claims_a_release_of_another_package_that_nobody_has_compared() -> None:
+    told = [one.id for one in issues() if known_issues.of_packages(one)]
+    assert len(told) <= TO_READ_OF_PACKAGES, told
+
+
 def test_each_row_is_of_an_entry() -> None:
     _, known = compared()
     assert list(known) == [one.id for one in issues()]
+    assert {name for _, rows in compared_packages().values() for name in rows} <= known.keys()
 
 
 def test_an_entry_without_a_place_says_whose_code_fails() -> None:
@@ -163,7 +175,7 @@ def test_the_command_keeps_what_it_found_and_marks_it_read(
     kept_rows: dict[str, Compared] = {}
     monkeypatch.setattr(known_issues, "issues", lambda: (issue("1.0", "1.2"),))
     monkeypatch.setattr(known_issues, "compared", lambda: ((), {}))
-    monkeypatch.setattr(known_issues, "write", lambda _, rows: kept_rows.update(rows))
+    monkeypatch.setattr(known_issues, "write", lambda vllm, _: kept_rows.update(vllm[1]))
     for release, text in {"1.0": TAKE, "1.1": TAKE, "1.2": "def take(config):\n    pass\n"}.items():
         (tmp_path / f"vllm-{release}/vllm").mkdir(parents=True)
         (tmp_path / f"vllm-{release}/vllm/old.py").write_text(text, encoding="utf-8")
@@ -175,3 +187,61 @@ def test_the_command_keeps_what_it_found_and_marks_it_read(
 
 def test_a_source_that_is_no_python_of_today_has_no_place() -> None:
     assert rests_on(PLACE, Release({"vllm/old.py": "assert config.width print 1\n"})) == ([], "")
+
+
+def installs(to: str, command: str | None = None) -> Issue:
+    answer = Answer(kind="package", options=("openai",), direction=Direction.UPGRADE, to=to, command=command, why="")
+    return msgspec.structs.replace(issue(), answers=(answer,))
+
+
+def proved(last: str, first: str) -> Issue:
+    return msgspec.structs.replace(
+        issue(), proof=(Proof(package="openai", last=last, first=first, file="a.py", gone="b"),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "told"),
+    [
+        (installs("1.2"), []),
+        (installs("1.1"), ["'openai==1.1' permits what fails alike: 1.1"]),
+        (installs("1.2", "pip install 'openai>=1.1'"), ["'openai>=1.1' permits what fails alike: 1.1"]),
+        (installs("1.2", "pip install -U 'openai[x]>=1.2,<2'   # openai==1.1 before"), []),
+        (installs("1.5"), ["'openai==1.5': no release of it was compared"]),
+        (installs("<1.2"), ["'openai<1.2' permits what fails alike: 1.1"]),
+        (proved("1.1", "1.2"), []),
+        (
+            proved("1.0", "1.1"),
+            ["openai 1.0 of its proof does not fail, or nobody has compared it", "openai 1.1 of its proof fails"],
+        ),
+    ],
+)
+def test_what_an_entry_says_of_a_package_is_held_against_its_releases(one: Issue, told: list[str]) -> None:
+    row = Compared(bodies="1.0 -, 1.1 aa, 1.2-1.3 bb", read="aa", but="an older one than vLLM asks for")
+    assert unshown(one, "openai", row, RELEASES) == told
+
+
+def test_vllm_meets_a_package_where_it_permits_a_release_that_fails() -> None:
+    row = Compared(bodies="1.91.0 -, 1.92.0-1.99.1 aa, 2.25.0 bb", read="- aa")
+    releases = ("1.91.0", "1.92.0", "1.99.1", "2.25.0")
+    assert unshown(issue("0.10.1", "0.19.0"), "openai", row, releases) == [
+        "0.4.3 to 0.9.1: requires openai>=1.52.0, of which some fail alike, beside its releases"
+    ]
+    assert unshown(issue("0.10.1"), "openai", row, releases)[0] == (
+        "0.19.0 to 0.33.0: requires openai>=2.25.0, of which none fails"
+    )
+
+
+def test_a_release_of_a_package_that_nobody_has_compared_is_told() -> None:
+    row = Compared(bodies="1.0 aa", read="aa", but="why")
+    assert unshown(issue(), "openai", row, ("1.0", "1.1")) == ["openai 1.1: nobody has compared it"]
+    assert unshown(issue(), "openai", Compared(bodies="1.0 aa"), ("1.0",)) == [
+        "no release of openai that was compared fails"
+    ]
+
+
+def test_what_a_file_defines_outside_of_its_functions_is_a_place() -> None:
+    of = Place((r"old\.py:<module>",), r"class Wide\b", "")
+    assert rests("class Wide(Base):\n    width = 7\n", of) == "class Wide(Base):\n    width = 7"
+    assert rests("def take():\n    class Wide:\n        pass\n", of) == ""
+    assert "if new:" in rests("if new:\n    from a import (\n        Wide,\n    )\n", changed(of, code=r"\bWide,"))

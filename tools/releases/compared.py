@@ -3,7 +3,8 @@
 compared.json has of each entry `where` it fails in vLLM, the digest of what that rests on in runs of releases
 (releases/failing.py; `-`: the place is not there), and which digests were `read` and fail. An entry claims a release
 only where that reads as one that was read. `but` says why it begins or ends where the place alone does not show it;
-`nowhere` why an entry has no place: another package, or compiled code, fails.
+`nowhere` why an entry has no place: another package, or compiled code, fails. `packages` has the same of each other
+package that fails, in that package's own releases (releases/compared_packages.py).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from vllm_doctor.knowledge.known_issues import Issue
 from vllm_doctor.knowledge.versions import as_version
@@ -49,10 +51,24 @@ class Compared:
         return made
 
 
+# The releases that were compared, oldest first, and what was found of each entry.
+Table = tuple[tuple[str, ...], Mapping[str, Compared]]
+
+
 @cache
-def compared() -> tuple[tuple[str, ...], Mapping[str, Compared]]:
-    """The releases that were compared, oldest first, and what was found of each entry."""
+def compared() -> Table:
+    """Of vLLM's own code."""
+    return _table(json.loads(FILE.read_text(encoding="utf-8")))
+
+
+@cache
+def compared_packages() -> Mapping[str, Table]:
+    """Of each other package."""
     held = json.loads(FILE.read_text(encoding="utf-8"))
+    return {name: _table(table) for name, table in held["packages"].items()}
+
+
+def _table(held: Mapping[str, Any]) -> Table:
     return tuple(held["releases"]), {name: Compared(**row) for name, row in held["entries"].items()}
 
 
@@ -67,13 +83,18 @@ def runs(found: Mapping[str, str]) -> str:
     return ", ".join(f"{first if first == last else f'{first}-{last}'} {digest}" for first, last, digest in made)
 
 
-def write(releases: Sequence[str], entries: Mapping[str, Compared]) -> None:
+def write(vllm: Table, packages: Mapping[str, Table]) -> None:
     """A line for each entry."""
+    parts = ",\n".join(f"  {json.dumps(name)}: {{{_written(*table)}}}" for name, table in sorted(packages.items()))
+    FILE.write_text(f'{{{_written(*vllm)},\n "packages": {{\n{parts}\n}}}}\n', encoding="utf-8")
+
+
+def _written(releases: Sequence[str], entries: Mapping[str, Compared]) -> str:
     rows = ",\n".join(
         f"  {json.dumps(name)}: {json.dumps({k: v for k, v in vars(row).items() if v}, ensure_ascii=False)}"
         for name, row in entries.items()
     )
-    FILE.write_text(f'{{"releases": {json.dumps(list(releases))},\n "entries": {{\n{rows}\n}}}}\n', encoding="utf-8")
+    return f'"releases": {json.dumps(list(releases))},\n "entries": {{\n{rows}\n}}'
 
 
 def uncompared(one: Issue, row: Compared | None, releases: Sequence[str]) -> list[str]:

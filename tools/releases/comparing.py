@@ -36,16 +36,18 @@ def compare(
     entries: Collection[Issue],
     known: Mapping[str, Compared],
     releases: Sequence[str],
+    package: str = "",
 ) -> dict[str, dict[str, Found]]:
-    """Entry → release → what it rests on there, oldest first; of those of `releases` whose code is there."""
-    wanted = {one.id: near(one, releases) for one in entries}
+    """Entry → release → what it rests on there, oldest first; of those of `releases` whose code is there: vLLM's, or
+    each of another package, of which an entry has no span."""
+    wanted = {one.id: releases if package else near(one, releases) for one in entries}
     found: dict[str, dict[str, Found]] = {one.id: {} for one in entries}
     before: Release | None = None
     for release in reversed(tuple(codes)):
         asked = [one for one in entries if release in wanted[one.id]]
         if not asked:
             continue
-        before = Release(dict(_files(codes[release])), before)
+        before = Release(dict(_files(codes[release], package)), before)
         for one in asked:
             row = known.get(one.id, Compared())
             calls, text = rests_on(place(one, row.found), before)
@@ -94,14 +96,18 @@ def differences(found: Mapping[str, Found]) -> Iterator[str]:
         last, shown = one, one.text or shown
 
 
-def _files(code: Path | zipfile.Path) -> Iterator[tuple[str, str]]:
+def _files(code: Path | zipfile.Path, package: str) -> Iterator[tuple[str, str]]:
     if isinstance(code, Path):
         # A folder may be linked to: its names are read from where it stands.
         real = code.resolve()
-        files = ((path.relative_to(real).as_posix(), path) for path in sorted((real / "vllm").rglob("*.py")))
-        wanted = ((name, path) for name, path in files if not name.startswith(_LEFT_OUT))
+        every = ((path.relative_to(real).as_posix(), path) for path in sorted(real.rglob("*.py")))
+        wanted = ((name, path) for name, path in every if _wanted(name, package))
         yield from ((name, path.read_text(encoding="utf-8", errors="replace")) for name, path in wanted)
         return
     for name in sorted(code.root.namelist()):
-        if name.startswith("vllm/") and name.endswith(".py") and not name.startswith(_LEFT_OUT):
+        if name.endswith(".py") and _wanted(name, package):
             yield name, (code / name).read_text(encoding="utf-8", errors="replace")
+
+
+def _wanted(name: str, package: str) -> bool:
+    return bool(package) or (name.startswith("vllm/") and not name.startswith(_LEFT_OUT))

@@ -21,6 +21,8 @@ _SAMPLES = ("7", "'7'", "a7.b", "(7, 7)")
 _NAMED = re.compile(r"has no attribute '([A-Za-z]\w{2,})'")
 _PYTHON = frozenset({"AttributeError", "ImportError", "IndexError", "KeyError", "ModuleNotFoundError", "TypeError"})
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
+# What a traceback calls the statements of a file outside of its functions: imports, and what it defines.
+_MODULE = "<module>"
 # What of a pattern is no text of its own: classes, groups with alternatives, and a character that may be missing.
 _HELD = re.compile(
     r"\\[wdSsbDWAZ](?:[*+?]|\{[^}]*\})*|\[[^\]]*\](?:[*+?]|\{[^}]*\})*|\(\?[^)]*\)\??|.(?:\{[^}]*\}|[*?])\??|\.\+"
@@ -35,6 +37,11 @@ class Place:
     code: str
     said: str
     python: bool = False  # the message is Python's own: no source has it
+
+    @property
+    def outside(self) -> bool:
+        """Does it fail outside of every function: an import, or a name that a file does not define?"""
+        return any(_MODULE in call for call in self.calls)
 
     @cached_property
     def words(self) -> tuple[tuple[str, ...], ...]:
@@ -76,11 +83,27 @@ class Source:
 
     @cached_property
     def statements(self) -> list[tuple[failing.Function, ast.stmt]]:
-        """Each statement with the innermost function that it is in; none where it is no Python of today."""
-        try:
-            return list(_statements(ast.parse(self.text), None))
-        except SyntaxError:
+        """Each statement with the innermost function that it is in."""
+        return [*_statements(self._module, None)] if self._module is not None else []
+
+    @cached_property
+    def outside(self) -> list[tuple[failing.Function, ast.stmt]]:
+        """Each statement outside of its functions, as if the file were one."""
+        if self._module is None:
             return []
+        nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+        whole = ast.FunctionDef(name=_MODULE, args=nothing, body=self._module.body, decorator_list=[])
+        inside = {id(stmt) for _, stmt in self.statements}
+        every = (node for node in ast.walk(self._module) if isinstance(node, ast.stmt))
+        return [(whole, stmt) for stmt in every if id(stmt) not in inside and not isinstance(stmt, failing.Function)]
+
+    @cached_property
+    def _module(self) -> ast.Module | None:
+        """None where it is no Python of today."""
+        try:
+            return ast.parse(self.text)
+        except SyntaxError:
+            return None
 
     @cached_property
     def calls(self) -> failing.Calls:
@@ -102,7 +125,7 @@ class Source:
     def failing(self, one: Place) -> list[tuple[failing.Function, ast.stmt]]:
         """The lines that an entry names, with their functions."""
         if one not in self._found:
-            lines = self.statements if self.may_have(one) else []
+            lines = [*self.statements, *(self.outside if one.outside else ())] if self.may_have(one) else []
             self._found[one] = [(f, stmt) for f, stmt in lines if _is_line(one, self, stmt)]
         return self._found[one]
 
@@ -181,7 +204,8 @@ def _named(call: str, release: Release) -> list[tuple[str, str]]:
         if pattern.search(f"{name}:"):
             told.append((name, ""))
         else:
-            told += [(name, function) for function in source.functions if pattern.search(f"{name}:{function}")]
+            functions = [*source.functions, *([_MODULE] if _MODULE in call else [])]
+            told += [(name, function) for function in functions if pattern.search(f"{name}:{function}")]
     return told
 
 
