@@ -71,6 +71,17 @@ def test_bytes_per_logit_follow_the_release(version, v2, expected):
     assert sampler_bytes_per_logit(as_version(version), "V1", v2, 2)[0] == expected
 
 
+@pytest.mark.parametrize(
+    ("version", "each"), [("0.11.0", 38), ("0.11.1", 46), ("0.16.0", 46), ("0.17.0", 30), ("0.19.0", 30)]
+)
+def test_drafts_are_rejected_in_the_profile_too(version, each):
+    # With 1024 sequences and 154,880 words 2.4 GiB more than the sampler alone (eight H20 of 0.23).
+    drafts = """--max-num-seqs 1024 --speculative-config {"method":"ngram","num_speculative_tokens":4}"""
+    told = peak(LLAMA_8B, drafts, version)
+    sampler = next(t for t in told.terms if t.name == "logits and sampler")
+    assert f"1024 × 128256 × {each} B" in sampler.formula
+
+
 VISION = {
     "model_type": "qwen3_vl",
     "depth": 27,

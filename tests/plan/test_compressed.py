@@ -3,6 +3,7 @@
 import pytest
 
 from tests.plan.models import arch
+from tests.plan.test_kv import cache
 from tests.plan.test_plan import model, plan
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.quantization import scheme
@@ -100,7 +101,7 @@ def test_a_step_keeps_its_chosen_tokens_and_its_streams():
     assert step_buffers(arch(FLASH), 100, 2) == 100 * (4 * 512 + 4 * 4096 * 2)
 
 
-def test_the_answer_says_that_only_the_weights_are_known(model):
+def test_the_answer_says_what_is_known_and_what_is_not(model):
     asked = plan(model(FLASH), "--tensor-parallel-size 2 --kv-cache-dtype fp8", gpu="H200", gpus=2, version="0.23.0")
     p = asked.predict()
     assert p.verdict == "unknown"
@@ -108,4 +109,43 @@ def test_the_answer_says_that_only_the_weights_are_known(model):
     below = p.available_kv_gib - p.margin_gib[0]
     assert 0.5 * p.activation_gib < below < 0.1 * p.weights_gib
     told = " ".join(asked.arch.doubts)
-    assert "the tokens of the cache are a general transformer's" in told
+    assert "the memory of a pass is a general transformer's" in told
+
+
+PAIR = "-tp 2 --kv-cache-dtype fp8 --max-model-len"
+DRAFTED = "--speculative-config.method mtp --speculative-config.num_speculative_tokens 2"
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "length", "gib", "tokens"),
+    [
+        ("0.23.0", f"{PAIR} 262144", 262144, 32.08, 2_175_276),  # two H200 NVL
+        (  # two RTX PRO 6000
+            "0.25.0",
+            f"{PAIR} 1048576 --max-num-batched-tokens 4096 {DRAFTED}",
+            1048576,
+            10.29,
+            1_993_100,
+        ),
+        ("0.31.0", "-tp 8 --kv-cache-dtype fp8 --max-num-batched-tokens 8192", 262144, 47.43, 1_728_531),
+    ],
+)
+def test_logged_pools_of_compressed_layers_give_the_logged_tokens(version, flags, length, gib, tokens):
+    p = cache(FLASH, flags, version)
+    assert p.tokens(p.blocks(gib * GIB), length) == pytest.approx(tokens, rel=0.006 / gib)
+
+
+def test_a_block_of_compressed_layers_is_what_the_release_makes_it():
+    # 21 layers of one in four with an indexer's keys, 20 of one in 128, windows of 43 in two groups of 22 and 21.
+    sizes = {v: cache(FLASH, PAIR + " 8192", v) for v in ("0.22.1", "0.23.0", "0.26.0", "0.27.0", "0.28.0", "0.29.0")}
+    latents, keys, thin = 37440, 8640, 1728
+    tuples, by_size = 22 * (latents + keys + thin), 22 * latents + 21 * keys + 20 * thin
+    largest = 21 * (latents + keys) + 20 * thin
+    assert [p.block_bytes for p in sizes.values()] == [tuples, by_size, by_size, largest, largest, largest]
+    assert [p.needed(1) // p.request_blocks(1) for p in sizes.values()] == [tuples] * 5 + [largest]
+    assert [g.layers for g in sizes["0.29.0"].groups] == [21, 22, 21, 21, 20]
+
+
+def test_layers_of_an_unknown_ratio_have_a_general_pool():
+    other = {**FLASH, "compress_ratios": [0, 0, *[4, 64] * 20, 4, 0]}
+    assert len(cache(other, PAIR + " 8192", "0.23.0").groups) == 1

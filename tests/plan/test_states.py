@@ -8,7 +8,9 @@ from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.prediction.record import GIB
 from vllm_doctor.plan.terms.activation import estimate
+from vllm_doctor.plan.terms.outside_torch import graphs
 from vllm_doctor.plan.terms.pages import pool_of
 
 NEMOTRON = {
@@ -142,6 +144,23 @@ def test_an_indexer_gathers_as_many_keys_as_the_release_and_the_launch_say(versi
     told = estimate(a, s, capability=9.0, multiprocessors=132)
     workspace = next(t for t in told.terms if t.name == "indexer workspace")
     assert workspace.bytes == 65536 * each * 132
+
+
+def test_a_decode_graph_holds_the_scores_of_an_indexer():
+    # 512 rows of 4 bytes for each token of the length: 1.6 GiB at 819200.
+    a, short, card = settings(DSA_LIKE, "-tp 8 --max-model-len 8192", "0.23.0")
+    _, long, _ = settings(DSA_LIKE | {"max_position_embeddings": 819200}, "-tp 8 --max-model-len 819200", "0.23.0")
+    more = graphs(a, long, card).gib - graphs(a, short, card).gib
+    assert more == pytest.approx(512 * (819200 - 8192) * 4 / GIB)
+
+
+def test_the_profile_s_pass_makes_room_for_an_indexer_s_scores_from_019_on():
+    def passed(version):
+        a, s, _ = settings(DSA_LIKE, "-tp 8 --max-model-len 8192 --max-num-seqs 1", version)
+        told = estimate(a, s, capability=9.0, multiprocessors=132)
+        return next(t.bytes for t in told.terms if t.name == "forward pass with experts")
+
+    assert passed("0.19.0") - passed("0.18.1") == 512 * 2**20
 
 
 def test_v0_keeps_the_states_of_a_whole_batch_beside_its_pool():

@@ -274,6 +274,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     loads_gguf_in_parts: bool
     ungated_experts_of_modelopt: bool
     ungated_experts_in_fp8_alone: bool
+    profiles_rejection: bool
+    reserves_indexer_scores: bool
+    packs_pages_by_size: bool
+    overlays_groups: bool
+    charges_block_bytes: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

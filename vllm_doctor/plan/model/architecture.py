@@ -41,6 +41,7 @@ class Compressed(msgspec.Struct, frozen=True):
     streams: int
     hashed: int  # of the layers, the first ones, whose experts a table of words chooses
     rope: int
+    window: int
 
 
 class Linear(msgspec.Struct, frozen=True):

@@ -35,6 +35,7 @@ def compressed_attention(text: Section, model_type: str) -> Compressed | None:
         streams=text.whole("hc_mult", low=0, high=64, default=0),
         hashed=text.whole("num_hash_layers", low=0, high=2000, default=0),
         rope=text.whole("qk_rope_head_dim", low=0, high=4096, default=64),
+        window=text.whole("sliding_window", high=1_000_000, default=128),
     )
 
 

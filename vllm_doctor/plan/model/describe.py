@@ -247,10 +247,7 @@ def _doubts(text: Section, top: Section, model_type: str, *, known: bool, expert
     told: list[str] = []
     unlike = model_type == "minicpmv" and (_version(top) not in MINICPMV or not top.has("vision_config"))
     if model_type in LOADED:
-        told.append(
-            f"model_type {model_type}: the memory of a pass and the tokens of the cache are a general "
-            f"transformer's, not this model's"
-        )
+        told.append(f"model_type {model_type}: the memory of a pass is a general transformer's, not this model's")
     elif not known and (model_type not in WEIGHED or unlike):
         told.append(
             f"model_type {model_type or '(none)'} is not known: weights and activations are a general transformer's"

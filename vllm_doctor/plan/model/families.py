@@ -94,7 +94,7 @@ KNOWN = frozenset(
 # Llama 3.2's encoder has as many images as the step has requests (worker/enc_dec_model_runner.py profile_run), and an
 # image of Phi-3-vision as many crops as its checkpoint's processor makes, one of MiniCPM-V as many slices.
 WEIGHED = frozenset({"mllama_text_model", "phi3_v", "minicpmv"})
-# Of these the weights are known, and neither what a pass takes nor how many tokens a cache holds.
+# Of these the weights and the cache are known, and not what a pass takes.
 LOADED = frozenset({"deepseek_v4"})
 
 # The language model of each MiniCPM-V (minicpmv.py init_llm); the first, of 2.0, has a tower that is no config's.

@@ -223,6 +223,14 @@ def _gathered(a: Architecture, s: Settings) -> Term | None:
 _GATHERED = 8
 
 
+# What the profile's pass takes for the scores of a prefill (VLLM_SPARSE_INDEXER_MAX_LOGITS_MB, its default).
+_SCORES = 512 * MIB
+
+
+def _scores(a: Architecture, s: Settings) -> int:
+    return _SCORES if a.mla is not None and a.mla.indexer_top and s.does.reserves_indexer_scores else 0
+
+
 def _gathered_entries(s: Settings) -> int:
     if not s.does.gathers_into_latents_space:
         return 2
@@ -307,6 +315,7 @@ def estimate(
                 forward.formula,
                 forward.source,
             )
+    stages[0] = replace(stages[0], bytes=stages[0].bytes + _scores(a, s))
     packed = packed_pass(a, s, capability)
     if packed is not None and packed.bytes > stages[0].bytes:
         stages[0] = packed
@@ -371,6 +380,18 @@ def _warm_up(a: Architecture, s: Settings, sampler: Term | None, rows: int) -> f
     return float(rows * padded_vocab(a.vocab, s.parallel.tp) * (s.element + V2_WARM_UP))
 
 
+def _rejection(s: Settings, e: int) -> tuple[int, str]:
+    """Bytes per (sequence x vocabulary) of the rejection sampler, and why. The profile draws two rows of logits a
+    sequence, of a drafted and of a bonus token, and gathers the second apart: 3 e. Where a Triton kernel filters in
+    place most is alive while a token is drawn for what is rejected: fp32 logits of both, a copy of the drafted ones,
+    their probabilities, noise and its reciprocal. Where the logits are sorted it is while the bonus token is drawn,
+    beside its raw logits (v1/worker/gpu_model_runner.py _dummy_sampler_run, v1/sample/rejection_sampler.py forward,
+    sample_recovered_tokens)."""
+    if s.does.triton_sampler:
+        return 3 * e + 24, "rejection sampler: logits of two tokens, fp32 copies, probabilities, noise"
+    return 3 * e + 40, "rejection sampler: logits of two tokens, a raw copy, and what the sampler sorts"
+
+
 def _v0_states(a: Architecture, s: Settings) -> Term | None:
     """V0 keeps the recurrent states of every sequence of a batch beside its pool, and makes them in the profile's
     pass (models/mamba_cache.py MambaCacheManager); None where there are none."""
@@ -392,6 +413,8 @@ def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> T
     per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
     if s.engine == "V1" and s.flashinfer_asked and not s.v2_runner:
         per, why = e + _FLASHINFER_EXTRA, "FlashInfer's sampler: logits, fp32 copy, probabilities and one more"
+    if s.engine == "V1" and s.speculative and not s.v2_runner and s.does.profiles_rejection:
+        per, why = _rejection(s, e)
     size = float(rows * vocab * per + e * s.batched * a.hidden + e * rows * a.hidden)
     formula = f"{rows} × {vocab} × {per} B ({why}) + {s.batched} × {a.hidden} × {e} B"
     if s.engine == "V1" and s.does.triton_sampler and not s.flashinfer_sampler and not s.v2_runner:

@@ -143,14 +143,16 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
     largest = s.capture_sizes or min(512, s.batched)
     count = capture_sizes(largest, s.version)
     flashinfer = uses_flashinfer(s, gpu)
-    whole = 0
+    whole, scores = 0, 0.0
     full = s.does.full_decode_graphs and not (flashinfer and s.speculative) and not s.pooling
     if full:
         # Decode graphs end at the largest decode batch (cudagraph_dispatcher.py; logs: "FULL=35 (largest=256)"); a
         # model with an encoder and a decoder has no others, one that pools none of them (config/vllm.py).
         count = 0 if a.encoder_decoder else count
-        whole = capture_sizes(min(largest, s.seqs * (1 + s.draft_tokens)), s.version)
+        decoded = min(largest, s.seqs * (1 + s.draft_tokens))
+        whole = capture_sizes(decoded, s.version)
         count += whole
+        scores = _scores(a, s, decoded)
     shared = (0.2 + 0.063 * a.hidden / 1000) * largest / 512
     if gpu is not None and not HOPPER <= (gpu.capability or HOPPER) < RTX_BLACKWELL and (s.v2_runner or not a.hybrid):
         shared *= _SMALL_WORKSPACE
@@ -158,6 +160,7 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
         shared = max(shared, _LEAST_OF_RANKS)
     moe = 0.35 * largest / 512 if a.moe is not None and s.version < Version((0, 20)) else 0.0
     workspace = FLASHINFER_WORKSPACE if flashinfer and full else 0.0
+    workspace += scores
     size = shared + moe + count * layers * 0.122 / 1024 + workspace
     if gpu is not None and gpu.unified:
         size *= _UNIFIED_GRAPHS
@@ -171,6 +174,14 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
     if joined is None and most:
         return Estimate(size, below, above + most, PEERS)
     return Estimate(size, below, above)
+
+
+def _scores(a: Architecture, s: Settings, decoded: int) -> float:
+    """GiB of an indexer's scores in the largest graph of whole batches: 4 bytes for each token that a request may have,
+    of each row (layers/sparse_attn_indexer.py fp8_paged_mqa_logits; DeepGEMM makes the tensor in the graph's pool)."""
+    if a.mla is None or not a.mla.indexer_top:
+        return 0.0
+    return decoded * s.length * 4 / GIB
 
 
 # What the estimate may charge for each graph of whole batches of gated delta nets but the first, in GiB: 0.14 and 0.17

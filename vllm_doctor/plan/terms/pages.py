@@ -13,6 +13,7 @@ from vllm_doctor.plan.launch.cache_types import TURBOQUANT, Unpacked
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Linear, Mla
 from vllm_doctor.plan.model.families import ENCODER_ONLY
+from vllm_doctor.plan.terms.compressed_cache import packed_pool
 from vllm_doctor.plan.terms.kv import CacheKind, Pool, Spec, mla_token_bytes, pool, rules_for, token_bytes, v0_rules
 
 
@@ -249,4 +250,5 @@ def pool_of(a: Architecture, s: Settings, gpu: Card | None, stage: int | None = 
         context_parallel=s.context_parallel // (1 if s.does.prefill_ranks_share_cache else s.prefill_parallel),
         prefix_caching=s.prefix_caching,
     )
-    return pool(listed, rules)
+    packed = packed_pool(a, a.compressed, s, range(start, stop), rules) if a.compressed is not None and listed else None
+    return packed or pool(listed, rules)
