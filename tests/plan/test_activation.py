@@ -244,6 +244,17 @@ def test_flashinfers_workspace_comes_with_the_first_full_graph():
     assert graph_gib(f"{small} --kv-cache-dtype fp8", gpu="H100") < 0.1
 
 
+@pytest.mark.parametrize(("version", "takes"), [("0.12.0", True), ("0.13.0", False), ("0.33.0", False)])
+def test_flashinfer_is_not_taken_unasked_where_images_are_seen_both_ways(version, takes):
+    seeing = {**LLAMA_8B, "architectures": ["Gemma3ForConditionalGeneration"]}
+    line = "--max-num-seqs 1 --max-cudagraph-capture-size 1 --kv-cache-dtype fp8"
+    more = graph_gib(line, version, "RTX 5090") - graph_gib(line, version, "RTX 5090", seeing)
+    assert more == pytest.approx(0.0 if takes else 394 / 1024)
+    if version == "0.33.0":
+        asked = f"{line} --attention-backend FLASHINFER"
+        assert graph_gib(asked, version, "RTX 5090", seeing) == graph_gib(asked, version, "RTX 5090")
+
+
 @pytest.mark.parametrize(
     ("gpu", "config", "version", "halved"),
     [

@@ -279,6 +279,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     packs_pages_by_size: bool
     overlays_groups: bool
     charges_block_bytes: bool
+    asks_backends_for_both_ways: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

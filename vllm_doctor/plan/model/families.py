@@ -97,6 +97,10 @@ WEIGHED = frozenset({"mllama_text_model", "phi3_v", "minicpmv"})
 # Of these the weights and the cache are known, and not what a pass takes.
 LOADED = frozenset({"deepseek_v4"})
 
+# Models whose prompts with images are seen both ways (config/model.py is_mm_prefix_lm, both in 0.13.0 and 0.33.0);
+# Gemma 4's configs say it of themselves.
+BOTH_WAYS = frozenset({"Gemma3ForConditionalGeneration", "PaliGemmaForConditionalGeneration"})
+
 # The language model of each MiniCPM-V (minicpmv.py init_llm); the first, of 2.0, has a tower that is no config's.
 MINICPMV = {"2.5": "llama", "2.6": "qwen2", "4.0": "llama", "4.5": "qwen3"}
 

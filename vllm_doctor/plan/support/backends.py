@@ -18,14 +18,13 @@ from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Attention
+from vllm_doctor.plan.model.families import BOTH_WAYS
 from vllm_doctor.plan.support.asked_facts import FactTest
 
 # The questions that a launch can ask, in the order in which one is told: what a reader would change first.
 _ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability")
 # Models whose layers name a backend of their own: the release does not choose.
 _OWN = frozenset({"deepseek_v4", "minimax_m3", "step5", "glm5_next"})
-# Models whose prompts with images are seen both ways (config/model.py is_mm_prefix_lm, both in 0.14.1 and 0.33.0).
-_BOTH_WAYS = frozenset({"Gemma3ForConditionalGeneration", "PaliGemmaForConditionalGeneration"})
 # Layers that keep keys and values.
 _KINDS = frozenset({"full", "sliding", "chunked"})
 _SHORT = {"half": "float16", "float": "float32"}
@@ -64,7 +63,7 @@ def _facts(a: Architecture, s: Settings, layer: Attention, capability: float) ->
             facts["block_size"] = s.block
     if a.model_type == "gpt_oss":
         facts["sink"] = True
-    if a.name in _BOTH_WAYS and not s.language_only and s.image_limit is None:
+    if a.name in BOTH_WAYS and not s.language_only and s.image_limit is None:
         facts["mm_prefix"] = True
     if s.prefill_parallel > 1:
         facts["pcp"] = True

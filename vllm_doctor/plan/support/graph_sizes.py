@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.terms.outside_torch import uses_flashinfer
+from vllm_doctor.plan.terms.outside_torch import takes_flashinfer
 
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
@@ -16,7 +16,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     adjust_cudagraph_sizes_for_spec_decode: "No valid cudagraph sizes after rounding"). With drafts FlashInfer captures
     no whole batches, and a graph of any kind of batch (cudagraph_mode FULL) is not rounded."""
     whole = s.does.full_decode_graphs and s.full_graphs and not s.mixed_graphs and not a.encoder_decoder
-    captured = s.engine == "V1" and whole and not s.eager and not s.pooling and not uses_flashinfer(s, gpu)
+    captured = s.engine == "V1" and whole and not s.eager and not s.pooling and not takes_flashinfer(a, s, gpu)
     each, largest = 1 + s.draft_tokens, s.capture_sizes or min(512, s.batched)
     if s.speculative is not None and s.does.rounds_graphs_to_drafts and captured and each > largest:
         yield Refusal(

@@ -16,6 +16,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.calibration import Cell, Fit, cells, split_starts
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.families import BOTH_WAYS
 from vllm_doctor.plan.terms.exchanged import exchanged
 from vllm_doctor.plan.terms.matrices import padded_vocab
 
@@ -142,7 +143,7 @@ def graphs(a: Architecture, s: Settings, gpu: Card | None = None, stage: int = 0
         return Estimate(0.08 + 35 * layers * 0.00004 + 0.02 * a.hidden / 1000, 0.1, 0.1 + most)
     largest = s.capture_sizes or min(512, s.batched)
     count = capture_sizes(largest, s.version)
-    flashinfer = uses_flashinfer(s, gpu)
+    flashinfer = takes_flashinfer(a, s, gpu)
     whole, scores = 0, 0.0
     full = s.does.full_decode_graphs and not (flashinfer and s.speculative) and not s.pooling
     if full:
@@ -263,3 +264,9 @@ def uses_flashinfer(s: Settings, gpu: Card | None) -> bool:
     if BLACKWELL <= capability < THOR:
         return True
     return s.kv_dtype.startswith("fp8") and capability >= AMPERE and not HOPPER <= capability < BLACKWELL
+
+
+def takes_flashinfer(a: Architecture, s: Settings, gpu: Card | None) -> bool:
+    """Is it the backend of this model? Unasked not where images are seen both ways, of which it knows nothing."""
+    both_ways = s.does.asks_backends_for_both_ways and (a.whole_item > 0 or a.name in BOTH_WAYS)
+    return uses_flashinfer(s, gpu) and (s.backend is not None or not both_ways)
