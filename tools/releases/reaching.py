@@ -59,8 +59,11 @@ def _of_code(one: Issue, answer: Answer, row: Compared, codes: Codes) -> str:
         return ""
     taken = [at for at in releases_of(one, answer) if str(at) in codes and why_refused(answer, at) is None]
     file, _, function = row.where.rpartition(":")
-    read = (any(_word(_fields(answer, at), body) for body in _bodies(codes[str(at)], file, function)) for at in taken)
-    return f"{function} reads it" if taken and all(read) else ""
+    bodies = {at: list(_bodies(codes[str(at)], file, function)) for at in taken}
+    # Without a first release an entry is met where its place is.
+    met = [at for at in taken if bodies[at] or one.since is not None]
+    read = (any(_word(_fields(answer, at), body) for body in bodies[at]) for at in met)
+    return f"{function} reads it" if met and all(read) else ""
 
 
 def _bodies(code: Path | zipfile.Path, file: str, function: str) -> Iterator[str]:
