@@ -172,6 +172,21 @@ def test_a_model_without_experts_is_not_asked_for_theirs(refused):
 
 
 @pytest.mark.parametrize(
+    ("version", "env", "told"),
+    [
+        ("0.8.5", "", True),
+        ("0.8.5", "VLLM_USE_V1=0", True),
+        ("0.8.5", "VLLM_USE_V1=0 VLLM_MLA_DISABLE=1", False),
+        ("0.10.1", "", True),
+        ("0.10.2", "", False),
+    ],
+)
+def test_no_kernel_of_latents_takes_8_bits_before_0_10_2(refused, version, env, told):
+    found = refused(f"{env} --kv-cache-dtype fp8", config=DEEPSEEK_LIKE, gpu="H100", version=version)
+    assert any(one.startswith("--kv-cache-dtype: auto, or vLLM 0.10.2") for one in found) is told
+
+
+@pytest.mark.parametrize(
     ("gpu", "version", "env", "told"),
     [
         ("T4", "0.7.3", (), True),

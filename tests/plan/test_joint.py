@@ -172,6 +172,14 @@ def test_defaults_alone_are_never_refused():
         assert refused(EXPERTS, "--tensor-parallel-size 2 --enable-expert-parallel", version) == []
 
 
+@pytest.mark.parametrize(("flags", "version", "told"), [("", "0.5.4", True), ("--enforce-eager", "0.5.4", False)])
+def test_a_default_is_refused_where_the_checkpoint_asks_for_another(flags, version, told):
+    stored = {"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": False}
+    needed = "--enforce-eager, without which 0.5.4 takes no bitsandbytes"
+    found = refused({**LLAMA_8B, "quantization_config": stored}, flags, version)
+    assert (("--enforce-eager", "not set", needed) in found) is told
+
+
 def test_another_makers_device_is_not_asked():
     v, gpu = as_version("0.33.0"), dataclasses.replace(find("H100"), backend="ROCm")
     line = parse_launch(["vllm", "serve", "m", "--speculative-config", ADAPTS, "--enable-lora"], v)

@@ -147,6 +147,20 @@ def test_groups_of_awq_are_not_cut(ask):
     assert refused(ask(narrow, "-tp 4")) == ["--tensor-parallel-size"]
 
 
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [
+        ("-tp 4", "0.4.0", ["--tensor-parallel-size"]),  # before Marlin took such checkpoints
+        ("-tp 4 --quantization gptq", "0.8.5", ["--tensor-parallel-size"]),
+        ("-tp 4", "0.8.5", []),
+    ],
+)
+def test_groups_of_gptq_are_not_cut_in_its_own_class(ask, flags, version, told):
+    stored = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+    config = {**LLAMA_8B, "intermediate_size": 18944 + 128, "torch_dtype": "float16", "quantization_config": stored}
+    assert refused(ask(config, flags, version=version)) == told
+
+
 INTEGERS, FLOATS = {"num_bits": 4, "type": "int", "group_size": 128}, {"num_bits": 8, "type": "float"}
 TOKENS_IN_8 = {"num_bits": 8, "type": "int", "dynamic": True}
 

@@ -525,6 +525,9 @@ class LlamaForCausalLM(SupportsPP): ...
             f"{models}/base.py": "class Base:\n    def get_expert_mapping(self): ...\n",
             f"{models}/llava.py": "from .base import Base\nclass Llava:\n    experts = SharedFusedMoE(8)\n",
         }
+        joins = f"{more[f'{models}/llama.py']}    def pack_params(self): ...\n"
+        joined = traits.read(read_wheel(wheel(tmp_path, more={**more, f"{models}/llama.py": joins})))
+        assert joined["LlamaForCausalLM"] == "fused_experts joined_experts"
         said = traits.read(read_wheel(wheel(tmp_path, more=more)))
         assert said["LlamaForCausalLM"] == "fused_experts"
         assert said["LlavaForConditionalGeneration"] == "fused_experts get_expert_mapping"

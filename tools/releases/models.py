@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from releases.assigned import assigned
+from releases.layered import Layered
 from releases.wheel import Wheel
 
 _REGISTRY = "vllm/model_executor/models/registry.py"
@@ -64,8 +65,8 @@ def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
 
 
 def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
-    """Method → least compute capability and activation types; what is computed at run time is left out. Of ModelOpt's
-    the algorithms that it lists."""
+    """Method → least compute capability and activation types, and whether it has nothing for experts; what is computed
+    at run time is left out. Of ModelOpt's the algorithms that it lists."""
     path = _METHODS if _METHODS in wheel.files else _OLD_METHODS
     if path not in wheel.files:
         return {}
@@ -73,8 +74,11 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
     listed = _method_names(module)
     classes = _config_classes(wheel)
     made: dict[str, dict[str, object]] = {name: {} for name in listed}
+    layered = Layered(wheel)
     for method, cls in _method_classes(module):
         made.setdefault(method, {}).update(_asked(classes, cls))
+        if layered.no_experts(cls):
+            made[method]["no_experts"] = True
     algorithms = _algorithms(wheel)
     if algorithms and "modelopt" in made:
         made["modelopt"]["algorithms"] = algorithms

@@ -34,10 +34,13 @@ _STAGES = "supports_pp"
 # What is read from the whole of a module: the loader of bitsandbytes asks the model and each module in it for a map of
 # its experts (model_loader/bitsandbytes_loader.py), and stores those of fused layers alone.
 _MAPS, _FUSED = "get_expert_mapping", "fused_experts"
+# Experts of plain layers whose weights the model itself puts into one tensor, by a name that quantized layers lack.
+_JOINED, _JOINS = "joined_experts", "def pack_params"
 _FUSED_LAYERS = frozenset({"FusedMoE", "SharedFusedMoE"})
 _LAYER_LISTS = frozenset({"self.layers", "self.h"})
 # What said so before there were interfaces (0.3.2 to 0.5.3, model_executor/model_loader): a list of a class's modules.
 _BEFORE = {"supported_lora_modules": "supports_lora"}
+_FIRST = {"supports_lora": "supports_lora"}  # 0.3.0
 _DEPTH = 12
 
 
@@ -57,9 +60,9 @@ class Traits:
         self.wheel = wheel
         self.flags = frozenset(self._of_interfaces()) & _FLAGS
         self.before: dict[str, str] = {}
-        if not self.flags and any("supported_lora_modules" in text for text in wheel.files.values()):
-            self.before = _BEFORE
-            self.flags = frozenset(_BEFORE.values())
+        for said in () if self.flags else (_BEFORE, _FIRST):
+            if not self.before and any(word in text for word in said for text in wheel.files.values()):
+                self.before, self.flags = said, frozenset(said.values())
         self.found = cache(self._found)
         self.all = cache(self._all)
         self.table = cache(self._table)
@@ -96,7 +99,8 @@ class Traits:
         texts = [self.wheel.files[p] for p in (path, *near) if p is not None]
         calls = {ast.unparse(n.func) for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
         maps = {_MAPS} if any(f"def {_MAPS}" in text for text in texts) else set()
-        return frozenset(maps | ({_FUSED} if calls & _FUSED_LAYERS else set()))
+        joined = {_JOINED} if _JOINS in self.wheel.files[path] else set()
+        return frozenset(maps | joined | ({_FUSED} if calls & _FUSED_LAYERS else set()))
 
     def runs_all_layers(self, module: str) -> bool:
         """Does its model run through every layer, those of other stages too, which give back one thing where the loop
@@ -256,7 +260,7 @@ def read(wheel: Wheel) -> dict[str, str]:
     for name, (module, cls) in served(wheel).items():
         home = module if module.startswith("vllm.") else f"{_MODELS}.{module}"
         try:
-            has = traits.of(home, cls) & (traits.flags | asked)
+            has = traits.of(home, cls) & (traits.flags | asked | {_JOINED})
             has = has if listed is None else has - {_STAGES} | ({_STAGES} if name in listed else set())
             made[name] = " ".join(sorted(has - ({_STAGES} if traits.runs_all_layers(home) else set())))
         except LostError:

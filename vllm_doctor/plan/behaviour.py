@@ -202,6 +202,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     takes_cache_of_modelopt: bool
     takes_cache_scheme: bool
     cache_scheme_over_option: bool
+    latents_in_16_bits: bool
     plain_latents_by_triton: bool
     gates_of_experts_asked: bool
     streams_from_buckets: bool

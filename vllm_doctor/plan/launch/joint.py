@@ -30,6 +30,9 @@ _ASKED_FOR = {
     "kv_transfer": "kv-transfer-config",
     "ec_transfer": "ec-transfer-config",
 }
+# What is told of an option that a launch leaves out.
+_ABSENT = "not set"
+_STORED = "model.quantization"
 # A device of CUDA; of others' devices the plan asks nothing.
 _CUDA = frozenset({"is_cuda", "is_cuda_alike", "is_sleep_mode_available"})
 _OTHERS = frozenset({"is_rocm", "is_xpu", "is_tpu", "is_cpu", "is_out_of_tree", "is_hpu", "is_neuron"})
@@ -131,6 +134,9 @@ class _Launch(OptionTest):
     def refusal(self, tree: ast.expr, name: str) -> Refusal:
         """What is told of a test that holds, of a name in it that was given."""
         option = str(self.option(name))
+        if option not in self.flags:
+            method = self.facts[_STORED]
+            return Refusal(f"--{option}", _ABSENT, f"--{option}, without which {self.version} takes no {method}")
         key, value = name.partition(".")[2], self.flags[option]
         found = "set" if value is True else str(value)
         if key and name not in self.options:
@@ -192,11 +198,15 @@ def refusals(
         return
     tests, asked_of = _tests(version), _asked_of(version)
     facts = {**facts, "version": version, "capability": gpu.capability if gpu is not None else None}
-    for number in sorted({number for option in flags for number in asked_of.get(option, ())}):
+    asked = {*flags, *({"quantization"} if facts.get(_STORED) else ())}
+    for number in sorted({number for option in asked for number in asked_of.get(option, ())}):
         test, record, _ = tests[number]
         launch, tree = _Launch(record, flags, facts), _tree(test)
         if launch.holds(tree, env or {}):
-            names = [name for name in dict.fromkeys(_names(tree)) if launch.given(name)]
+            listed = list(dict.fromkeys(_names(tree)))
+            names = [name for name in listed if launch.given(name)]
+            if not names and _STORED in listed:  # the checkpoint says what no option does
+                names = [name for name in listed if name in facts and name in launch.options and name != _STORED]
             if names and told.isdisjoint(f"--{launch.option(name)}" for name in names):
                 yield launch.refusal(tree, min(names, key=lambda name: "." not in name))
 

@@ -225,6 +225,7 @@ def resolve(  # noqa: PLR0917
             "cache.cache_dtype": cache_type(flags, arch, does),
             "speculative.method": method,
             "model.dtype": dtype,
+            **({} if arch.encoder_decoder else {"model.enforce_eager": flags.on("enforce-eager", default=False)}),
             "model.max_model_len": length,
             "model.runner_type": "pooling" if pooling else "generate",
             "envs.VLLM_USE_V1": v1,

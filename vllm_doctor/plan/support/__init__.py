@@ -37,6 +37,7 @@ from vllm_doctor.plan.support import (
     this_host,
     torch_build,
     tower_heads,
+    without_experts,
 )
 
 
@@ -63,7 +64,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *offloaded.refusals(a, s),
         *card.floats(a, s, gpu),
         *items.refusals(a, s),
-        *bits.refusals(a, s),
+        *(list(without_experts.refusals(a, s, gpu)) or bits.refusals(a, s)),
         *states.refusals(a, s, gpu),
         *tower_heads.refusals(a, s),
         *(list(quantized.refusals(a, s)) or list(schemes.refusals(a, s, gpu)) or checkpoint_keys.refusals(a, s)),

@@ -19,7 +19,7 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     stored = a.quantization is not None and a.quantization.text("quant_method").lower() == METHOD
     if s.gguf is not None or not (stored or s.quantization == METHOD) or not s.does.loads_bits:
         return
-    if (missing := _without_experts(a, s)) is not None:
+    if (missing := _unplaced(a, s)) is not None:
         yield missing
         return
     ranks = s.parallel.tp
@@ -41,17 +41,11 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
             yield Refusal("quantization_config", found, f"experts in 16 bits with --quantization {METHOD}, or 0.10.1")
 
 
-def _without_experts(a: Architecture, s: Settings) -> Refusal | None:
-    """Experts in a fused layer, of which the method knew nothing at first (fused_moe/layer.py asserts that there is
-    one); later a class says where its experts lie, or its loader raises."""
-    if a.moe is None or any(r.flag == "--quantization" for r in s.refusals):
+def _unplaced(a: Architecture, s: Settings) -> Refusal | None:
+    """Experts of a class that does not say where they lie, which the loader asks of it."""
+    if a.moe is None or any(r.flag == "--quantization" for r in s.refusals) or not s.does.packs_experts_in_bits:
         return None
-    if not s.does.packs_experts_in_bits:
-        if not has_trait(a.name, "fused_experts", s.version):
-            return None
-        needed = f"another method: {METHOD} of {s.version} has no experts"
-    elif lacks(a.name, "get_expert_mapping", s.version) and has_trait(a.name, "fused_experts", s.version):
+    if lacks(a.name, "get_expert_mapping", s.version) and has_trait(a.name, "fused_experts", s.version):
         needed = f"another method: vLLM {s.version} has no {METHOD} for the experts of {a.name}"
-    else:
-        return None
-    return Refusal("--quantization", METHOD, needed)
+        return Refusal("--quantization", METHOD, needed)
+    return None

@@ -349,6 +349,10 @@ _SPARSE = ("MLA_SPARSE", "MLA_SPARSE_SM120", "MLA_SPARSE_SM90")
 
 
 def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
+    if a.mla is not None and s.latents and s.does.latents_in_16_bits and s.kv_dtype.startswith("fp8"):
+        needed = f"auto, or vLLM 0.10.2: no kernel of latent attention (MLA) in {s.version} takes a cache in 8 bits"
+        yield Refusal("--kv-cache-dtype", s.kv_dtype, needed)
+        return
     if s.backend is None:
         if s.engine == "V1" and a.mla is not None and a.mla.indexer_top:
             yield from _sparse(s, gpu, capability)

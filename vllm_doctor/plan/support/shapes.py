@@ -62,6 +62,8 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
     """What of the model does not split in this size: of layers that are alike one is looked at. Kept: a search for
     cards asks the same sizes of each of them."""
     fmt = scheme(a.quantization, *asked)
+    if fmt.name == "gptq" and (asked[0] == "gptq" or not does.gptq_by_marlin):
+        fmt = replace(fmt, name=_ALONE)
     par = replace(par, shared=Shared.WHOLE) if par.shared is Shared.PERHAPS else par  # nothing that may be is refused
     seen: set[tuple[object, ...]] = set()
     for index, layer in enumerate(a.layers):
@@ -117,6 +119,8 @@ def _stored(  # noqa: PLR0917
     return None
 
 
+# GPTQ in its own class, not on Marlin: before there was another, and where it is asked for by name.
+_ALONE = "gptq alone"
 # What a rank's part of a packed matrix is a multiple of (marlin_utils.py GPTQ_MARLIN_MIN_THREAD_K and _N).
 _MARLIN = {"inputs": 128, "outputs": 64}
 
@@ -135,8 +139,11 @@ def _packed(a: Architecture) -> bool:
 
 
 def _needs_groups(does: Behaviour, fmt: Scheme, form: Format, part: Matrix) -> bool:
-    """AWQ, compressed-tensors and ModelOpt's NVFP4 (modelopt.py: "in features size is not multiple of 16", the same in
-    0.9.1 and 0.33.0) raise for a part of a group; what GPTQ's kernels make of one is not known here."""
+    """AWQ, compressed-tensors, GPTQ's own class (gptq.py create_weights, read in 0.3.0 to 0.20.0) and ModelOpt's NVFP4
+    (modelopt.py: "in features size is not multiple of 16", the same in 0.9.1 and 0.33.0) raise for a part of a group;
+    what Marlin makes of one of GPTQ's is not known here."""
+    if fmt.name == _ALONE:
+        return not part.expert
     if fmt.name == "compressed-tensors":
         return not part.expert or does.checks_expert_groups
     if fmt.name == "modelopt":
