@@ -66,12 +66,10 @@ def _answers(one: Issue, package: str, fails: Sequence[str], releases: Sequence[
 
 
 def _proofs(one: Issue, package: str, fails: Sequence[str]) -> Iterator[str]:
+    """One side of a proof fails and the other does not: the later one, where an answer goes back."""
     for proof in one.proof:
-        if proof.package == package and proof.of_code:
-            if proof.last not in fails:
-                yield f"{package} {proof.last} of its proof does not fail, or nobody has compared it"
-            if proof.first in fails:
-                yield f"{package} {proof.first} of its proof fails"
+        if proof.package == package and proof.of_code and (proof.last in fails) == (proof.first in fails):
+            yield f"{package} {proof.last} and {proof.first} of its proof fail alike, or nobody has compared them"
 
 
 def _required(one: Issue, package: str, fails: Sequence[str]) -> Iterator[str]:
