@@ -9,7 +9,7 @@
     tools/release.py dated WHEEL...            # oldest first: dates of behaviours.json that no code shows
     tools/release.py history [--check]         # the files that the package reads
     tools/release.py said WHEEL...             # which function says which sentence, of one more release or again; a
-                                               # library's too
+                                               # library's too, and compiled code's (vllm-0.33.0.tar.gz)
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from releases import cited, dated, history, library, read, refusals, report, said_by, store
+from releases import cited, compiled, dated, history, library, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -287,7 +287,8 @@ def _wording(found: object) -> object:
 def said(places: Sequence[Path], folder: Path = said_by.FOLDER) -> int:
     """Write which function says which sentence, of these releases too; 2 for a wheel of neither vLLM nor a library."""
     try:
-        rows = said_by.merge((library.read(place) for place in places), folder)
+        read_one = (compiled.read(place) if compiled.is_source(place) else library.read(place) for place in places)
+        rows = said_by.merge(read_one, folder)
     except WheelError as problem:
         print(f"release: {problem}", file=sys.stderr)
         return 2

@@ -20,6 +20,12 @@ QUOTED = [
         "Value error, max_num_batched_tokens (64) must be greater than or equal to max_num_seqs (65).",
         "config/scheduler.py",
     ),
+    ("RuntimeError", "custom allreduce only supports float32, float16 and bfloat16", "csrc/custom_all_reduce.cu"),
+    (
+        "NotImplementedError",
+        "No compiled nvfp4 mm kernel, vLLM should be compiled using CUDA 12.8 and target compute capability 100 or above.",
+        "csrc/quantization/fp4/",
+    ),
 ]
 
 
@@ -50,6 +56,15 @@ def test_a_librarys_sentence_tells_the_place_that_raises_it(kind: str, message: 
     assert found is not None
     assert found.id == place
     assert said_by(kind, message, libraries=False) is None
+
+
+def test_calls_of_a_library_that_are_answered_alike_are_one() -> None:
+    """Transformers' cache and its loader say so of a file that a folder lacks; what to do is the same."""
+    told = said_by("OSError", "acme/chat does not appear to have a file named config.json.")
+    assert told is not None
+    found = library_place_of(f"/site-packages/{told.file}", told.function, told.kind, serving=None)
+    assert found is not None
+    assert ("os", ("model-files",)) in [(answer.kind, answer.options) for answer in found.answers]
 
 
 def test_a_sentence_of_a_parser_of_vllm_and_of_a_library_tells_neither() -> None:

@@ -9,9 +9,10 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -20,7 +21,7 @@ from tests.scenarios.loading import diagnosis, names, snapshot, until
 from vllm_doctor.knowledge import kernels, parser, versions
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.records.finding import Change, Diagnosis, Finding
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction
 from vllm_doctor.remedy import dropin, inventory
 from vllm_doctor.remedy.argv import applied, exact, written
 from vllm_doctor.render.html import page
@@ -29,6 +30,11 @@ from vllm_doctor.render.instructions import deed
 from vllm_doctor.rules.case import Case
 
 ROLES = Path(__file__).parents[2] / "roles"
+TABLES = [
+    file
+    for file in (Path(__file__).parents[2] / "vllm_doctor" / "knowledge").rglob("*.json")
+    if file.parent.name not in {"history", "releases", "said_by"}
+]
 ARGV = ("/opt/vllm/bin/vllm", "serve", "acme/chat-8b")
 JSON_OPTIONS = {"compilation-config", "speculative-config", "limit-mm-per-prompt", "mm-processor-kwargs"}
 
@@ -136,6 +142,27 @@ def test_each_thing_to_do_on_a_host_is_a_sentence_and_not_a_name() -> None:
         and deed(o.change) == f"{o.change.direction.value} {o.change.name}"
     }
     assert bare == set()
+
+
+def test_each_thing_that_a_table_may_offer_has_a_sentence() -> None:
+    """The scenarios meet some of the answers; somebody meets each of the others."""
+    nameless: set[str] = set()
+    for answer in _answers(tuple(json.loads(file.read_bytes()) for file in TABLES)):
+        way, name = Direction(answer.get("direction", "change")), answer["options"][0]
+        change = Change(ChangeKind.OS, name, None, answer.get("to"), way, Applicability.MANUAL)
+        if deed(change) == f"{change.direction.value} {change.name}":
+            nameless.add(change.name)
+    assert nameless == set()
+
+
+def _answers(table: object) -> Iterator[dict[str, Any]]:
+    if isinstance(table, dict):
+        if table.get("kind") == "os" and table.get("options"):
+            yield table
+        table = tuple(table.values())
+    if isinstance(table, list | tuple):
+        for one in table:
+            yield from _answers(one)
 
 
 def test_the_release_has_each_option_and_takes_the_value() -> None:

@@ -1,4 +1,5 @@
-"""Every sentence of a `raise` or an `assert`, as fingerprints, with the function that says it (knowledge/said_by/).
+"""Every sentence of a `raise`, an `assert` or a check of compiled code, as fingerprints, with the function that says it
+(knowledge/said_by/).
 
 A release adds its own: a row whose sentence it still has goes on, one that it lacks ends with the release before. A row
 ends with `-` where the newest release has it, so that the next one moves no line.
@@ -10,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from releases import texts
+from releases import compiled, texts
 from releases.raised import raised
 from releases.wheel import Wheel
 from vllm_doctor.knowledge import said_by
@@ -19,6 +20,7 @@ from vllm_doctor.knowledge.version import as_version
 
 FOLDER = Path(said_by.__file__).parent
 _SOURCE = "{}'s wheels, each `raise` and `assert` with a sentence: tools/release.py said"
+_OF_SOURCES = "vLLM's source distributions, each check of csrc/ with a sentence: tools/release.py said"
 _LEFT_OUT = ("vllm/benchmarks/", "vllm/assets/", "vllm/third_party/", "vllm/vllm_flash_attn/")
 
 # What Python says itself, and what code that stands in for it repeats: nobody is told by these words.
@@ -58,7 +60,11 @@ def read(wheel: Wheel) -> frozenset[Row]:
 
 def _rows(wheel: Wheel) -> Iterator[Row]:
     for path, text in wheel.files.items():
-        if not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
+        if wheel.project == compiled.PROJECT:
+            for _, function, kind, sentence in compiled.checks(text):
+                if prints := said_by.told_by(sentence, texts.HOLE):
+                    yield prints, path, function, kind
+        elif not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
             for _, function, kind, sentence in raised(wheel.tree(path)):
                 prints = said_by.told_by(sentence, texts.HOLE)
                 if prints and not _PYTHON.issuperset(prints[i : i + 6] for i in range(0, len(prints), 6)):
@@ -70,7 +76,11 @@ def merge(wheels: Iterable[Wheel], folder: Path = FOLDER) -> dict[str, int]:
     tables: dict[str, _Table] = {}
     for wheel in wheels:
         tables.setdefault(wheel.project, _Table(folder / f"{wheel.project}.json")).add(wheel)
-    return {name: table.write(_SOURCE.format("vLLM" if name == OWN else name)) for name, table in tables.items()}
+    return {name: table.write(_source(name)) for name, table in tables.items()}
+
+
+def _source(name: str) -> str:
+    return _OF_SOURCES if name == compiled.PROJECT else _SOURCE.format("vLLM" if name == OWN else name)
 
 
 class _Table:

@@ -26,7 +26,8 @@ class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
     `other_gib` is the memory that a card of the same name is also sold with, `up_to_gib` the most that torch reports of
     it, with older drivers or under WSL, `backend` the build of vLLM that it runs, `speed_as` its name in aiconfigurator
-    (systems/*.yaml of 0.12.0)."""
+    (systems/*.yaml of 0.12.0), `bandwidth` what its memory reads in GB/s (10^9 bytes; NVIDIA's data sheets, of the
+    slowest that is sold under the name)."""
 
     name: str
     total_gib: float
@@ -41,6 +42,7 @@ class Card:
     up_to_gib: float | None = None
     backend: str = "CUDA"
     speed_as: str | None = None
+    bandwidth: float | None = None
 
     @property
     def alone(self) -> bool:
@@ -232,6 +234,7 @@ def _sliced(card: Card, gpcs: int, size: int, memory_gib: float | None) -> Card:
         link="pcie",
         exact=False,
         slice=True,
+        bandwidth=card.bandwidth and card.bandwidth * total / card.total_gib,
     )
 
 
@@ -276,7 +279,9 @@ def _virtual(found: re.Match[str], memory_gib: float | None) -> Card | None:
     total = memory_gib or round(size * _PROFILE_SHARE, 2)
     if gpcs is not None:
         card = _sliced(card, int(gpcs), size, total)
-    return replace(card, name=f"NVIDIA {found[0].split()[-1].upper()}", total_gib=total, link="pcie", exact=False)
+    return replace(
+        card, name=f"NVIDIA {found[0].split()[-1].upper()}", total_gib=total, link="pcie", exact=False, bandwidth=None
+    )
 
 
 def find(name: str, memory_gib: float | None = None) -> Card | None:

@@ -1,7 +1,7 @@
 """Which function raises in these words: what a quoted last line of a traceback still tells of its calls.
 
-Of each sentence of a `raise` or an `assert` the tables (vllm.json, and one for each library that it calls) have no
-words, but three fingerprints, of three words in a row each. A message that holds them all, of the same kind, is that
+Of each sentence of a `raise`, an `assert` or a check of compiled code the tables (vllm.json, vllm-csrc.json, and one for
+each library that it calls) have no words, but three fingerprints, of three words in a row each. A message that holds them all, of the same kind, is that
 sentence, whatever values stand in it. tools/releases/said_by.py reads the wheels.
 """
 
@@ -14,11 +14,14 @@ from typing import NamedTuple
 
 import msgspec
 
+from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.library_places import library_place_of
 from vllm_doctor.knowledge.version import Version, as_version
 
 OWN = "vllm"
+# vLLM's own, in Python and compiled: the releases of both are vLLM's.
+_OURS = frozenset({OWN, "vllm-csrc"})
 _FOLDER = Path(__file__).parent
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3
@@ -81,7 +84,8 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
     """The call that raises `kind` with such a message: vLLM's in this release, else in the newest that has it, or a
     library's. None where no sentence fits, or calls of several parts have the same one."""
     tables = [OWN, *(_libraries() if libraries else ())]
-    return _one([one for name in tables for one in _told(name, kind, message[:_READ], at)])
+    found = [one for name in tables for one in _told(name, kind, message[:_READ], at)]
+    return _one(found) or _alike(found, message)
 
 
 def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
@@ -92,10 +96,10 @@ def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy
     """
     found = list(_fitting(name, kind, message))
     newest = max((one.last for one in found), default=None)
-    told = [one for one in found if name == OWN and at is not None and one.first <= at <= one.last]
+    told = [one for one in found if name in _OURS and at is not None and one.first <= at <= one.last]
     told = told or [one for one in found if one.last == newest]
     calls = {one.function for one in told}
-    before = (one for one in found if name == OWN and at is None and one.function not in calls)
+    before = (one for one in found if name in _OURS and at is None and one.function not in calls)
     return [] if any(_whole(one) not in map(_whole, told) for one in before) else told
 
 
@@ -113,6 +117,14 @@ def _one(found: Sequence[SaidBy]) -> SaidBy | None:
     if len(parts) != 1 or not any(next(iter(parts))) or len({one.file.rpartition("/")[0] for one in own}) > 1:
         return None
     return (own or found)[0]
+
+
+def _alike(found: Sequence[SaidBy], message: str) -> SaidBy | None:
+    """One of several calls of libraries whose places are answered with the same first change for this message."""
+    places = [library_place_of(f"/site-packages/{one.file}", one.function, one.kind, serving=False) for one in found]
+    first = [next((a for a in p.answers if applies(a, message)), None) if p is not None else None for p in places]
+    changes = {(a.kind, a.direction, a.options) if a is not None else None for a in first}
+    return found[0] if len(changes) == 1 and None not in changes and not any(one.own for one in found) else None
 
 
 def _part(one: SaidBy, *, places: bool) -> tuple[str, ...]:

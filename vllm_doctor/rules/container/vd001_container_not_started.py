@@ -1,9 +1,5 @@
 """VD001: the runtime refused to start the container, so vLLM never ran: what it said is the whole of the matter."""
 
-from collections.abc import Callable
-
-import msgspec
-
 from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -11,77 +7,18 @@ from vllm_doctor.records.container import Container
 from vllm_doctor.records.excerpt import said as said_by
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.container.runtime_messages import OF_THE_GPUS, RuntimeMessage, repair
 from vllm_doctor.rules.gates.container import describe_command, first_of_container, none, shell_word, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.remedies.pod import patch
-from vllm_doctor.rules.say import finding, thing
-
-
-class RuntimeMessage(msgspec.Struct, frozen=True):
-    """One message of a runtime: the title for it, what it is in the flowchart, and what to do."""
-
-    message: str
-    title: str
-    change: Callable[[Container, dict[str, str]], Change]
-    phase: Phase = Phase.NOT_MEMORY
-
-
-def _change(name: str, why: str, command: str = "", direction: Direction = Direction.REPAIR) -> Change:
-    return thing(ChangeKind.OS, name, direction, why, command=command or None)
-
-
-def _toolkit(container: Container, _: dict[str, str]) -> Change:
-    name = "podman" if container.runtime == "podman" else "docker"
-    after = (
-        "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml && nvidia-ctk cdi list"
-        if name == "podman"
-        else "nvidia-ctk runtime configure --runtime=docker && systemctl restart docker"
-    )
-    return _change(
-        "container-toolkit",
-        f"{name} has no NVIDIA runtime or CDI specification, so it cannot give a container a GPU",
-        after,
-    )
-
-
-def _driver(_: Container, __: dict[str, str]) -> Change:
-    return _change(
-        "driver", "the host's driver does not answer; until it does, no container gets a GPU",
-        "nvidia-smi; dkms status; modprobe nvidia",
-    )  # fmt: skip
-
-
-def _wsl(_: Container, __: dict[str, str]) -> Change:
-    return _change(
-        "driver", "the driver is that of Windows, which hands the GPU to WSL 2: no Linux driver belongs into the "
-        "distribution. Install a newer NVIDIA driver on Windows, update WSL, see that the distribution is of version "
-        "2, and restart WSL and Docker",
-        "wsl --update; wsl -l -v; wsl --shutdown   # then in WSL: ls /usr/lib/wsl/lib; nvidia-smi",
-    )  # fmt: skip
-
-
-def _own_files(_: Container, said: dict[str, str]) -> Change:
-    name = said.get("file") or "libcuda.so.1"
-    return _change(
-        "image", f"the toolkit puts the host's {name} into the container, and the image has one already: it was saved "
-        "from a running container, or had a driver installed. Remove the file from the image, or build it again",
-        "docker run --rm --entrypoint sh IMAGE -c 'find / -name \"libcuda.so*\" -o -name \"libnvidia-*.so*\"'",
-    )  # fmt: skip
-
-
-def _older_image(_: Container, said: dict[str, str]) -> Change:
-    wants = said.get("condition", "a newer driver")
-    return _change(
-        "driver", f"the image asks for {wants}; an image built for the CUDA that this driver has runs as well",
-        "nvidia-smi | head -4   # the CUDA version that this driver can serve", Direction.UPGRADE,
-    )  # fmt: skip
+from vllm_doctor.rules.say import finding
 
 
 def _more_gpus(_: Container, said: dict[str, str]) -> Change:
     resource = said.get("resource", "nvidia.com/gpu")
-    return _change(
+    return repair(
         "node-gpus", f"no node has enough free {resource} for the pod: other pods hold them, or the device "
         "plugin does not offer them",
         "kubectl get nodes -o custom-columns='NODE:.metadata.name,GPUS:.status.allocatable.nvidia\\.com/gpu'; "
@@ -91,7 +28,7 @@ def _more_gpus(_: Container, said: dict[str, str]) -> Change:
 
 def _quota(_: Container, said: dict[str, str]) -> Change:
     quota = shell_word(said["quota"])
-    return _change(
+    return repair(
         "quota", f"the namespace's quota {quota} has {said['used']} in use of {said['limit']}, and the pod asks for "
         f"{said['asked']}: end or shrink what uses it, ask for less (fewer GPUs: --tensor-parallel-size), or raise it",
         f"kubectl describe resourcequota {quota}; kubectl get pods", Direction.RAISE,
@@ -99,7 +36,7 @@ def _quota(_: Container, said: dict[str, str]) -> Change:
 
 
 def _unsaid(_: Container, said: dict[str, str]) -> Change:
-    return _change(
+    return repair(
         "pod-resources", f"the namespace's quota takes only pods that state {said['lacks']}: write them in "
         "resources.requests and resources.limits of each container",
         "kubectl explain pod.spec.containers.resources", Direction.ADD,
@@ -108,27 +45,27 @@ def _unsaid(_: Container, said: dict[str, str]) -> Change:
 
 def _admission(_: Container, said: dict[str, str]) -> Change:
     rule = said.get("why") or said.get("rule", "")
-    return _change(
+    return repair(
         "pod-settings", f"the cluster does not accept a pod with these settings: {said_by(rule)}",
         "kubectl get events --field-selector reason=FailedCreate", Direction.CHANGE,
     )  # fmt: skip
 
 
 def _placed(container: Container, _: dict[str, str]) -> Change:
-    return _change("placement", "no node meets what the pod asks for", describe_command(container))
+    return repair("placement", "no node meets what the pod asks for", describe_command(container))
 
 
 def _image(container: Container, said: dict[str, str]) -> Change:
     image = said.get("image") or container.image
     program = "crictl" if container.is_pod else container.runtime
-    return _change(
+    return repair(
         "image-name", "the registry has no such image for this user: its name, its tag, or the pull secret",
         f"{program} pull {shell_word(image)}",
     )  # fmt: skip
 
 
 def _processor(_: Container, __: dict[str, str]) -> Change:
-    return _change(
+    return repair(
         "image", "it was built for other processors: take an image that lists this one (vllm/vllm-openai has amd64 and "
         "arm64 in newer releases, vllm-cpu others), or build it here",
         "uname -m; docker manifest inspect IMAGE | grep architecture", Direction.CHANGE,
@@ -143,35 +80,26 @@ def _command(container: Container, said: dict[str, str]) -> Change:
     where = "args, not command" if container.is_pod else "after the image, without --entrypoint"
     shown = f"{container.runtime} inspect -f '{{{{json .Path}}}} {{{{json .Args}}}}' {shell_word(container.name)}"
     made = patch(container, {"command": None}) if container.is_pod else shown
-    return _change("command", f"{why}; give vLLM's image the model and its options {where}", made or "")
+    return repair("command", f"{why}; give vLLM's image the model and its options {where}", made or "")
 
 
 def _port(_: Container, said: dict[str, str]) -> Change:
     port = said.get("port") or said.get("bound") or default_port()
-    return _change("host-port", f"port {port} of the host is taken; stop what holds it, or publish another port",
+    return repair("host-port", f"port {port} of the host is taken; stop what holds it, or publish another port",
                    f"ss -ltnp 'sport = :{port}'")  # fmt: skip
 
 
 def _secret(_: Container, said: dict[str, str]) -> Change:
     kind, name = said.get("kind", "secret"), said.get("name") or said.get("key", "")
-    return _change(f"{kind} {name}".strip(), "the pod names an object that does not exist", f"kubectl get {kind}s")
+    return repair(f"{kind} {name}".strip(), "the pod names an object that does not exist", f"kubectl get {kind}s")
 
 
 def _volume(container: Container, _: dict[str, str]) -> Change:
-    return _change("volume", "the volume with the model could not be attached", describe_command(container))
+    return repair("volume", "the volume with the model could not be attached", describe_command(container))
 
 
 _REFUSALS = (
-    RuntimeMessage("runtime-driver-old", "The image asks for a newer driver than the host has", _older_image,
-            Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("image-holds-driver", "The image contains driver files, which must come from the host", _own_files,
-            Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-without-wsl-gpu", "Windows gives no GPU to WSL, so no container gets one", _wsl,
-            Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
-            Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
-            Phase.DRIVER_CUDA_MISMATCH),
+    *OF_THE_GPUS,
     RuntimeMessage("pod-over-quota", "The namespace's quota is used up, so no pod is made", _quota),
     RuntimeMessage("pod-quota-unsaid", "The quota refuses a pod that does not state its resources", _unsaid),
     RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
@@ -190,10 +118,7 @@ _REFUSALS = (
 _DOCKER = Container(name="NAME", runtime="docker")
 _POD = Container(name="NAMESPACE/POD/vllm", runtime="kubernetes")
 _SPOKEN_BY = {
-    "runtime-driver-old": _DOCKER,
-    "runtime-without-wsl-gpu": _DOCKER,
-    "runtime-without-driver": _DOCKER,
-    "runtime-without-gpus": _DOCKER,
+    **{one.message: _DOCKER for one in OF_THE_GPUS},
     "pod-over-quota": _POD,
     "pod-quota-unsaid": _POD,
     "pod-refused": _POD,

@@ -46,7 +46,9 @@ _SILENT = frozenset(
 _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
 _OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
 # What stands above an engine's own error: where nothing follows it, the error was cut off.
-_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal"})
+_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead"})
+# Only an engine that had started says so.
+_OF_THE_SERVICE = "engine-dead"
 # Who started the script says of it, not of its engine.
 _OF_THE_SCRIPT = frozenset({"shell-killed", "child-killed", "exit-minus-nine"})
 # Lines above a death that are looked at.
@@ -113,10 +115,11 @@ def judge(case: Case) -> Outcome:
             layer=part.id,
             then=part.next,
         )
-    if first.id in _HEADINGS or (first.id == "engine-init-failed" and _told_above(run, first)):
+    if _lacks_its_error(run, first):
         return finding(
             RULE,
             title="The engine failed with an error that is not in this log",
+            severity=Severity.WILL_FAIL_UNDER_LOAD if first.id == _OF_THE_SERVICE else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
             evidence=(case.line(first.index),),
             refute="the log is whole: then something outside ended the engine",
@@ -229,6 +232,13 @@ def _crashed(case: Case, run: AnalysedRun, first: Hit, number: str) -> Finding:
         ),
         refute="an earlier line of another process shows a failure",
     )
+
+
+def _lacks_its_error(run: AnalysedRun, first: Hit) -> bool:
+    """Does the line point to an error above it that was cut off? A log that shows the whole service has none."""
+    if first.id == _OF_THE_SERVICE:
+        return not run.served(until=first.index)
+    return first.id in _HEADINGS or (first.id == "engine-init-failed" and _told_above(run, first))
 
 
 def _told_above(run: AnalysedRun, end: Hit) -> bool:

@@ -55,6 +55,8 @@ _IDS = (
     "operator-missing",
     "operator-backend",
     "compiler-missing",
+    "compiler-not-there",
+    "compiler-unfound",
     "headers-missing",
     "nvcc-missing",
     "nvcc-unfound",

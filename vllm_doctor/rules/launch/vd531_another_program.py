@@ -1,5 +1,6 @@
 """VD531: another program beside vLLM wrote the last error, and vLLM wrote no line about it."""
 
+from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.programs import steps
 from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm
 from vllm_doctor.log.fault import Fault
@@ -39,17 +40,19 @@ def judge(case: Case) -> Outcome:
         return Clear("no other program wrote an error below the last line that shows that vLLM works")
     if any(death.index < told.index for death in run.deaths):
         return NotHere("a process of vLLM died before it")
-    title = f"{told.name}: {told.what}"
-    short = len(title) <= excerpt.TITLE
+    step = next((one for one in steps() if applies(one, told.what)), None)
+    own = step.title if step is not None else ""
+    title = own or f"{told.name}: {told.what}"
+    short = not own and len(title) <= excerpt.TITLE
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title if short else beside(f"{told.name}: ", " ".join(told.what.split())),
+        title=title if own or short else beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY if certain else Confidence.POSSIBLE,
         evidence=(case.line(told.index),),
-        changes=changes_of(case, steps(), told.what)[:1],
+        changes=changes_of(case, (step,), told.what) if step is not None else (),
         refute=_refute(told),
         layer=told.program.id,
         then=told.program.next,

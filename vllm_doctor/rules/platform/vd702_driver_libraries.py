@@ -10,6 +10,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.driver_reload import reload_driver
 from vllm_doctor.rules.remedies.unfit_package import stands_beside
 from vllm_doctor.rules.say import environment, finding, thing
 
@@ -55,7 +56,7 @@ def judge(case: Case) -> Outcome:
             )
             if "cuda-803" in fault.ids
             else None,
-            _reload() if library is None else None,
+            reload_driver() if library is None else None,
         ),
         refute="/proc/driver/nvidia/version shows the version of the libraries",
     )
@@ -110,21 +111,8 @@ def _before_restart(case: Case, apart: tuple[Evidence, ...]) -> Finding:
         title=f"{RULE.title}: {'a restart of the service will fail' if serves else 'nothing can start'}",
         severity=Severity.DEGRADED if serves else Severity.BLOCKS_START,
         evidence=apart,
-        changes=(_reload(),),
+        changes=(reload_driver(),),
         refute="/proc/driver/nvidia/version shows the version of the libraries",
-    )
-
-
-def _reload() -> Change:
-    return thing(
-        ChangeKind.OS,
-        "host",
-        Direction.CHANGE,
-        (
-            "the packages were upgraded while the old module was loaded: unload it, or reboot; remove a "
-            "compat folder from LD_LIBRARY_PATH"
-        ),
-        command="systemctl reboot   # or, drained: modprobe -r nvidia_uvm nvidia_drm && modprobe nvidia",
     )
 
 

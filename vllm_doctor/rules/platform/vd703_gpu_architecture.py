@@ -16,7 +16,7 @@ from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
 from vllm_doctor.rules.remedies.layer import off
-from vllm_doctor.rules.remedies.other_kernel import other_kernel
+from vllm_doctor.rules.remedies.other_kernel import in_its_place, other_kernel
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -46,9 +46,17 @@ _IDS = (
 _IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "translate-failed"})
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
-# A library's own check of the card, before it starts a kernel: another kernel may do the same work.
+# A library's own check of the card, or an operator's, before it starts a kernel: another kernel may do the same work.
 _CHECKED = frozenset(
-    {"sm-only", "devices-with", "capability-has", "flashinfer-arch", "flashinfer-cards", "ampere-needed"}
+    {
+        "sm-only",
+        "devices-with",
+        "capability-has",
+        "flashinfer-arch",
+        "flashinfer-cards",
+        "ampere-needed",
+        "no-compiled-kernel",
+    }
 )
 # The least compute capability that FlashInfer has kernels for.
 _FLASHINFER = generations.TURING
@@ -306,7 +314,11 @@ def _checked(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     if _of_encoder(case, fault):
         why = "torch's attention for the image encoder has no such limit"
         return (set_flag(case, "mm-encoder-attn-backend", "TORCH_SDPA", Direction.CHANGE, why),)
-    return other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
+    newer = "a newer release has this kernel for more GPUs, or takes another one on this GPU"
+    return (
+        *in_its_place(case, fault),
+        upgrade(case, newer) if "no-compiled-kernel" in fault.ids and case.version is not None else None,
+    )
 
 
 RULE = rule("VD703", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from vllm_doctor.knowledge.gpus import DeviceTool
+from vllm_doctor.knowledge.gpus import DeviceTool, find
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.stats import Stats
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
@@ -11,7 +11,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
@@ -21,6 +21,11 @@ _BEST, _SLOW = 3, 6
 _FACTOR = 4.0
 # Lines in a row, requests and tokens a second of each: a 70B model split over two old cards gives ten times as many.
 _LONG, _FEW, _FLOOR = 5, 8, 1.0
+# Where the weights are known a step is: it reads them once. The slowest memory of a card that vLLM runs on in GB/s
+# (RTX 3050), the part of what a card's memory gives that no kernel stays below, and the tokens a second that no launch
+# of kernels without graphs, no link between hosts and no kernel of a rare format stays below. Half a minute tells.
+_SLOWEST, _PART, _ENOUGH, _SHORTER = 168.0, 0.1, 5.0, 3
+_GIB_IN_GB = 2**30 / 1e9
 # Tokens a second of prompts that hold up no step: a greeting of a few tokens.
 _SHORT = 10.0
 
@@ -58,28 +63,53 @@ def judge(case: Case) -> Outcome:
 
 def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     """Do the last lines show fewer tokens a request than any GPU gives to so few?"""
-    last = run.stats[-_LONG:]
+    step = _step(case, run)
+    floor = max(_FLOOR, min(_ENOUGH, step.value * _PART)) if step is not None else _FLOOR
+    long = _SHORTER if floor > _FLOOR else _LONG
+    last = run.stats[-long:]
     alone = (_decodes(s) or (s.generation > 0 and s.prompt <= _SHORT and not s.preemptions) for s in last)
-    few = len(last) == _LONG and all(alone) and all(not s.waiting and 0 < s.running <= _FEW for s in last)
+    few = len(last) == long and all(alone) and all(not s.waiting and 0 < s.running <= _FEW for s in last)
     if not few or run.root is not None or run.stopped is not None or run.is_script or on_cpu(case):
         return None
     fastest = max(map(_each, last))
-    if fastest >= _FLOOR:
+    if fastest >= floor:
         return None
     why = "offloaded weights cross the PCIe bus at each step: offload less, or use a smaller checkpoint"
     hits = run.all("stats")
     offload = case.effective("cpu-offload-gb") not in {None, "0", 0}
     return _slow(
         case,
-        f"Each request gets {fastest:.1f} tokens a second, slower than any GPU",
-        lines=(hits[-_LONG].index, hits[-1].index),
+        f"Each request gets {fastest:.1f} tokens a second, slower than any GPU"
+        if fastest < _FLOOR
+        else f"Each request gets {fastest:.1f} tokens a second, far below what the GPU gives",
+        lines=(hits[-long].index, hits[-1].index),
         arithmetic=(
-            _speed("a request at best", fastest, "generated / running", f"{_LONG} lines"),
-            _speed("a fault below", _FLOOR, f"up to {_FEW} requests, nothing waits", "any GPU"),
+            _speed("a request at best", fastest, "generated / running", f"{long} lines"),
+            *((step,) if step is not None else ()),
+            _speed("a fault below", floor, f"up to {_FEW} requests, nothing waits", "any GPU")
+            if step is None or floor == _FLOOR
+            else _speed("a fault below", floor, f"a tenth of that, {_ENOUGH:g} at most", "any kernel and link"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
         first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,
     )
+
+
+def _step(case: Case, run: AnalysedRun) -> Arithmetic | None:
+    """Steps a second at most: each reads the weights of all stages and what the requests hold of the KV cache. None
+    where the log does not print the weights."""
+    weights, pool = case.weights_gib, left_over(case)
+    if weights is None or not run.stats:
+        return None
+    card = find(case.gpu_name, case.total_gib) if case.gpu_name else None
+    speed = card.bandwidth if card is not None and card.bandwidth else _SLOWEST
+    stages = case.count("pipeline-parallel-size") or 1
+    held = (pool or 0.0) * (run.stats[-1].kv or 0.0) / 100
+    size = (weights + held) * stages * _GIB_IN_GB
+    read = f"{weights:.2f} GiB of weights{f' and {held:.2f} of the KV cache' if held >= 0.01 else ''}"
+    told = f"{f'{stages} stages × ' if stages > 1 else ''}{read}, {speed:g} GB/s"
+    whose = card.name if card is not None and card.bandwidth else "the slowest card that vLLM runs on"
+    return _speed("steps a second at most", speed / size, told, whose)
 
 
 def _slow(
@@ -142,4 +172,4 @@ def _best(before: Sequence[Stats], running: int) -> tuple[int, float] | None:
     return max(((i, sum(map(_each, w)) / _BEST) for i, w in steady), key=lambda pair: pair[1], default=None)
 
 
-RULE = rule("VD308", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)
+RULE = rule("VD308", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

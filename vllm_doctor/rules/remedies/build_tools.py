@@ -16,6 +16,8 @@ from vllm_doctor.rules.say import environment, thing
 # What compiles kernels while the server starts is no Python package.
 TOOLS = {
     "compiler-missing": "a C compiler (gcc, or CC set)",
+    "compiler-not-there": "a C and C++ compiler (gcc, g++, or CC and CXX set)",
+    "compiler-unfound": "a C and C++ compiler (gcc, g++, or CC and CXX set)",
     "headers-missing": "the headers of this Python (python3-dev)",
     "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
@@ -123,6 +125,8 @@ def _sampler(case: Case, fault: Fault) -> Change | None:
 COMPILERS = "nvcc --version; gcc --version; nvidia-smi --query-gpu=name,compute_cap --format=csv"
 _COMMANDS = {
     "compiler-missing": "apt-get install -y gcc   # dnf install -y gcc",
+    "compiler-not-there": "apt-get install -y build-essential   # dnf install -y gcc-c++",
+    "compiler-unfound": "apt-get install -y build-essential   # dnf install -y gcc-c++",
     "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
     "ninja-missing": "apt-get install -y ninja-build   # dnf install -y ninja-build",
 }

@@ -23,9 +23,13 @@ _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
 def other_kernel(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """Another kernel in place of the one that failed: exact settings, the least loss first; else how to learn which."""
+    return in_its_place(case, fault) or (_name_it(case),)
+
+
+def in_its_place(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The same; empty where no setting is known, for a kernel that names itself."""
     failed = kernel_kind(case, fault)
-    offered = tuple(c for c in _REMEDIES[failed](case, fault) if c is not None) if failed is not None else ()
-    return offered or (_name_it(case),)
+    return tuple(c for c in _REMEDIES[failed](case, fault) if c is not None) if failed is not None else ()
 
 
 def _name_it(case: Case) -> Change | None:
