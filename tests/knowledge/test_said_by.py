@@ -58,6 +58,12 @@ def test_a_librarys_sentence_tells_the_place_that_raises_it(kind: str, message: 
     assert said_by(kind, message, libraries=False) is None
 
 
+def test_a_check_that_several_kernels_copy_tells_that_it_is_compiled_code() -> None:
+    told = said_by("RuntimeError", "Computation type must be float16 (half) when using float zero points.")
+    assert told is not None
+    assert (told.file, told.function) == ("vllm/csrc/", "")
+
+
 def test_calls_of_a_library_that_are_answered_alike_are_one() -> None:
     """Transformers' cache and its loader say so of a file that a folder lacks; what to do is the same."""
     told = said_by("OSError", "acme/chat does not appear to have a file named config.json.")

@@ -22,6 +22,7 @@ from vllm_doctor.knowledge.version import Version, as_version
 OWN = "vllm"
 # vLLM's own, in Python and compiled: the releases of both are vLLM's.
 _OURS = frozenset({OWN, "vllm-csrc"})
+_CSRC = "vllm/csrc/"
 _FOLDER = Path(__file__).parent
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3
@@ -85,7 +86,7 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
     library's. None where no sentence fits, or calls of several parts have the same one."""
     tables = [OWN, *(_libraries() if libraries else ())]
     found = [one for name in tables for one in _told(name, kind, message[:_READ], at)]
-    return _one(found) or _alike(found, message)
+    return _one(found) or _compiled(found) or _alike(found, message)
 
 
 def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
@@ -117,6 +118,13 @@ def _one(found: Sequence[SaidBy]) -> SaidBy | None:
     if len(parts) != 1 or not any(next(iter(parts))) or len({one.file.rpartition("/")[0] for one in own}) > 1:
         return None
     return (own or found)[0]
+
+
+def _compiled(found: Sequence[SaidBy]) -> SaidBy | None:
+    """Checks that kernels of several parts copy: compiled code of vLLM, and no more."""
+    if not found or not all(one.file.startswith(_CSRC) for one in found):
+        return None
+    return found[0]._replace(file=_CSRC, function="")
 
 
 def _alike(found: Sequence[SaidBy], message: str) -> SaidBy | None:
