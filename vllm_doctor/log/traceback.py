@@ -34,8 +34,8 @@ _LOOSE = Pattern(
     r"(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout|OutOfResources)"
     r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory"
     r"|Permission|FileNotFound"
-    r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error):(?: |$)"  # a message of several lines may begin below
-)
+    r"|Timeout|ZeroDivision|Name|Lookup|Overflow|Connection|OutOfMemory|Accelerator|Inductor)Error):(?: |$)"
+)  # a message of several lines may begin below it
 # The class of an exception is capitalised, a call is not: this tells them apart where indentation was lost.
 _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")

@@ -184,6 +184,7 @@ _DEEDS = {
     "file-limit": "raise the limit of a file's size",
     "flashinfer-cache": "remove FlashInfer's compile cache",
     "hf-overrides": "name the class in --hf-overrides",
+    "room-for-libraries": "leave the CUDA libraries room on the card",
     "holder": "stop the process that uses it",
     "import": "correct the import",
     "launch-command": "start the OpenAI server: vllm serve MODEL",

@@ -1,8 +1,9 @@
 """Which function raises in these words: what a quoted last line of a traceback still tells of its calls.
 
-Of each sentence of a `raise`, an `assert` or a check of compiled code the tables (vllm.json, vllm-csrc.json, and one for
-each library that it calls) have no words, but three fingerprints, of three words in a row each. A message that holds them all, of the same kind, is that
-sentence, whatever values stand in it. tools/releases/said_by.py reads the wheels.
+Of each sentence of a `raise`, an `assert` or a check of compiled code the tables (vllm.json, vllm-csrc.json, and one
+for each library that it calls) have no words, but three fingerprints, of three words in a row each. A message that
+holds them all, of the same kind, is that sentence, whatever values stand in it. tools/releases/said_by.py reads the
+wheels and the source distributions.
 """
 
 import zlib

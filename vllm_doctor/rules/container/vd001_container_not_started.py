@@ -9,10 +9,10 @@ from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.container.runtime_messages import OF_THE_GPUS, RuntimeMessage, repair
 from vllm_doctor.rules.gates.container import describe_command, first_of_container, none, shell_word, state
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
 from vllm_doctor.rules.remedies.pod import patch
+from vllm_doctor.rules.remedies.runtime_messages import OF_THE_GPUS, RuntimeMessage, repair
 from vllm_doctor.rules.say import finding
 
 
