@@ -94,7 +94,7 @@ def _lost(_: Container, __: dict[str, str]) -> Change:
 
 def _slow_driver(_: Container, __: dict[str, str]) -> Change:
     return repair(
-        "driver-persistence", "the driver initialises all GPUs again for each program that asks, and that takes too long",
+        "driver-persistence", "the driver initialises all GPUs again for each program, and that takes too long",
         "systemctl enable --now nvidia-persistenced; nvidia-smi -q | grep -i persistence",
     )  # fmt: skip
 
