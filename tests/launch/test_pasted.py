@@ -189,6 +189,16 @@ def test_options_whose_command_nobody_pasted_are_a_launch() -> None:
     assert (found.flags["tensor-parallel-size"], found.flags["max-num-seqs"]) == ("4", "16")
 
 
+@pytest.mark.parametrize(
+    "line", ["**Configuration**: `--cpu-offload-gb 8 --max-num-seqs 16`", "flags: --cpu-offload-gb 8 --max-num-seqs 16"]
+)
+def test_options_behind_a_word_for_them_are_a_launch(line: str) -> None:
+    found = command_in([line, "GPU: a card"])
+    assert found is not None
+    assert found.flags["max-num-seqs"] == "16"
+    assert command_in([line, line.replace("16", "8")]) is None
+
+
 @pytest.mark.parametrize("line", ["--max-num-seqs 16", "--verbose --colour always", "-- see above --max-num-seqs"])
 def test_one_option_alone_or_another_programs_are_none(line: str) -> None:
     assert command_in([line]) is None

@@ -22,6 +22,8 @@ _TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
 # What an allocator of native code prints itself, and what Python raises of it.
 _OF_ALLOCATORS = frozenset({"cumem-oom"})
 _OUT_OF_MEMORY = frozenset({"torch-oom", "cuda-oom"})
+# Messages that say how much was asked for.
+_WITH_FIGURES = frozenset({"torch-oom", "device-oom-xla", "device-oom-program"})
 # Answers, or figures with tokens, that show that others than the request which failed are served.
 _OTHERS = 2
 # What Python raises in a request whose client has left.
@@ -86,7 +88,7 @@ class AnalysedRun(RunWithFaults):
         root = self.root
         if root is None:
             return None
-        texts = [self.lines[h.index].text for h in root.hits if h.id == "torch-oom"]
+        texts = [self.lines[h.index].text for h in root.hits if h.id in _WITH_FIGURES]
         from vllm_doctor.log.torch_oom import torch_oom
 
         links = root.crash.links if root.crash is not None else ()

@@ -8,6 +8,8 @@ from vllm_doctor.log.match import each, first, pattern, read
 _UNITS = {"bytes": 1, "byte": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
 # Whose it is where the message was quoted without its beginning.
 _USUAL = "CUDA"
+# XLA names no device; vLLM's platform with it is this one.
+_TPU = "TPU"
 # A driver context takes 0.3 to 0.6 GiB; cuBLAS and NCCL add to it.
 _CONTEXT = 1 << 30
 # With what NCCL, graphs and libraries map beside it.
@@ -33,6 +35,7 @@ class TorchOom(msgspec.Struct, frozen=True):
     unused: int | None = None
     allowed: int | None = None
     reserved: int | None = None
+    program: bool = False  # what a compiled program lacks beside all that it is handed over, no piece of its own
 
     @property
     def held_by_others(self) -> int | None:
@@ -96,11 +99,24 @@ def _first(text: str, *parts: str) -> int | None:
     return _bytes(said) if said is not None else None
 
 
+def _of_xla(text: str) -> TorchOom | None:
+    """The figures of XLA's status: what a program needs beyond the chip, or a piece and what was free."""
+    program = read("xla-used", text)
+    if program is not None:
+        used, limit = (round(float(program[name]) * _UNITS["gib"]) for name in ("used", "limit"))
+        return TorchOom(asked=max(used - limit, 0), backend=_TPU, total=limit, free=0, program=True)
+    piece = read("xla-piece", text)
+    if piece is None:
+        return None
+    asked, free = (size(piece[name], f"{piece[unit]}iB") for name, unit in (("asked", "in"), ("free", "of")))
+    return TorchOom(asked=asked, backend=_TPU, free=free)
+
+
 def torch_oom(text: str) -> TorchOom | None:
     """The figures of torch's message, or None if `text` does not hold one."""
     begin = pattern("torch-oom-asked").search(text)
     if begin is None:
-        return None
+        return _of_xla(text)
     rest = text[begin.start() :]
     gpu = read("torch-oom-gpu", rest)
     allocated = _first(rest, "torch-oom-allocated", "torch-oom-allocated-old")

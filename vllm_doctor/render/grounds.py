@@ -16,7 +16,7 @@ from vllm_doctor.render.vocabulary import SIGNALS
 from vllm_doctor.rules.chart import NODES
 
 # Where most figures are from: the very line that stands above them.
-_PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", ""})
+_PLAIN_SOURCES = frozenset({"the error line", "the log", "torch's message", "XLA's message", ""})
 
 
 # So many lines a whole answer has, where nothing more was asked for; and what comes after the grounds: an empty line

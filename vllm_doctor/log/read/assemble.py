@@ -6,6 +6,7 @@ from itertools import pairwise
 import msgspec
 
 from vllm_doctor.log.match import anchors, read, says
+from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
@@ -40,7 +41,7 @@ def parse_lines(read: Read) -> list[LogLine]:
         if text.count("\t") > _TABS * text.count(" "):  # an editor or a paste made them of all blanks
             text = text.replace("\t", " ")
         if not read.skipped:
-            text = untypeset(split(text))
+            text = well_read(untypeset(split(text)))
         raw = raw_lines(text)
         if piece.offset and not piece.whole_lines and len(raw) > 1:
             raw = raw[1:]

@@ -33,7 +33,9 @@ from vllm_doctor.rules.say import finding
 
 # Who asks the driver itself, beside torch's allocator: libraries for their handles and buffers, and sleep mode when it
 # maps the pool again. In whatever step that was, what is missing is what vLLM's fraction leaves over.
-_OUTSIDE = frozenset({"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program"})
+_OUTSIDE = frozenset(
+    {"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program", "device-oom-dxg"}
+)
 
 # Lines around the error in which an engine says that its start failed.
 _AROUND = 400

@@ -23,6 +23,7 @@ class Shortage(msgspec.Struct, frozen=True):
     want: float
     lines: tuple[int, ...]
     shared: float
+    told: bool = True  # by the message; where its end was cut off, the fraction is the launch's or the default
 
     @property
     def gap(self) -> float:
@@ -43,6 +44,8 @@ class Shortage(msgspec.Struct, frozen=True):
     def wanted_by(self) -> str:
         """The sum of what it wants."""
         shared = f" − {self.shared:.2f} of shared weights" if self.shared else ""
+        if not self.told:
+            return "more than is free, as the check failed; the line is cut before it says how much"
         return f"{self.total:.2f} GiB × {self.utilization:g}{shared}"
 
 
@@ -57,7 +60,12 @@ def shortage(case: Case) -> Shortage | None:
         free, total, util, want = (float(f.get(name, "0")) for name in ("free", "total", "util", "want"))
         if not total:
             continue
+        told = "want" in f
+        if not told:
+            # A line that was cut: what it wanted was more than what is free, or the check had not failed.
+            util = case.utilization[0]
+            want = max(util * total, free)
         shared = max(0.0, util * total - want) if _CHECKS[hit.id] else 0.0
-        found.append(Shortage(f.get("device", "the GPU"), free, total, util, want, (hit.index,), shared))
-    lacking = [short for short in found if short.gap > 0]
+        found.append(Shortage(f.get("device", "the GPU"), free, total, util, want, (hit.index,), shared, told))
+    lacking = [short for short in found if short.gap > 0 or not short.told]
     return max(lacking, key=lambda s: s.gap, default=None)

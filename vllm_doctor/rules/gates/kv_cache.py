@@ -46,6 +46,17 @@ def too_small(case: Case) -> TooSmall | None:
     return None
 
 
+def cut_short(case: Case) -> tuple[int, float, int | None] | None:
+    """The same check where only the end of its message was pasted: its line, the GiB that were left, and the longest
+    request that fits where that figure stands whole."""
+    root = case.root
+    hit = next((h for h in root.hits if h.id == "kv-below-max-len-cut"), None) if root is not None else None
+    if hit is None:
+        return None
+    said = hit.fields.get("estimate")
+    return hit.index, float(hit.fields["have"]), int(said) if said else None
+
+
 def left_over(case: Case) -> float | None:
     """GiB that the weights and the measured peak left for the KV cache, below zero where they exceed the budget."""
     run = case.run

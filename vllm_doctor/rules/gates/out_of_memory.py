@@ -5,7 +5,7 @@ import msgspec
 from vllm_doctor.knowledge.hub import billions
 from vllm_doctor.launch.pasted import calls_engine, made_by_calls
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import first, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
@@ -27,6 +27,8 @@ _SAME = 16 << 20
 _BEFORE_KV = frozenset(
     {StartupPhase.DEVICE, StartupPhase.WEIGHTS, StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER, StartupPhase.CONFIG}
 )
+# Lines of XLA's list of what a program needs.
+_LISTED = 14
 # Innermost calls: below a program's own ones are torch's.
 _INNER = 6
 # Messages by which the memory of the GPU says that it is exhausted.
@@ -69,6 +71,7 @@ EXHAUSTED = frozenset(
         "device-oom-ascend-torch",
         "device-oom-program",
         "device-oom-neuron-alloc",
+        "device-oom-dxg",
         "device-oom-neuron-code",
         "device-oom-neuron-status",
     }
@@ -151,11 +154,14 @@ def sums(torch: TorchOom | None) -> tuple[Arithmetic, ...]:
     """torch's own figures as arithmetic, in GiB."""
     if torch is None:
         return ()
-    found = [gib("asked for", torch.asked / GIB, "one allocation", "torch's message")]
+    told = "XLA's message" if torch.backend == "TPU" else "torch's message"
+    if torch.program and torch.total is not None:
+        return (gib("missing", torch.asked / GIB, f"needed − {torch.total / GIB:.2f}", told),)
+    found = [gib("asked for", torch.asked / GIB, "one allocation", told)]
     if torch.free is not None:
-        found.append(gib("free", torch.free / GIB, "on the whole GPU", "torch's message"))
+        found.append(gib("free", torch.free / GIB, "on the whole GPU", told))
         if torch.asked > torch.free:
-            found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", "torch's message"))
+            found.append(gib("missing", (torch.asked - torch.free) / GIB, "asked for − free", told))
     if torch.allocated is not None:
         found.append(gib("in use by torch", torch.allocated / GIB, "allocated by PyTorch", "torch's message"))
     if torch.unused is not None:
@@ -219,3 +225,10 @@ def most_bytes(case: Case, oom: Oom) -> int:
     told = case.effective("dtype")
     seen = case.launched or engines_made(oom) or oom.run.first("engine-configured") is not None
     return 4 if told in FOUR_BYTES or (told is None and not seen) else 2
+
+
+def held_by_arguments(oom: Oom) -> bool:
+    """XLA lists what a program needs: what it is handed over, the weights above all, takes the memory by itself."""
+    near = [line.text for line in oom.run.lines[oom.fault.index : oom.fault.last + _LISTED]]
+    used, handed = first(near, "xla-used"), first(near, "xla-arguments")
+    return used is not None and handed is not None and float(handed["size"]) > float(used["limit"])

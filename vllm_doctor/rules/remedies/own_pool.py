@@ -22,6 +22,8 @@ _LESS, _LEAST = 0.1, 0.1
 # Its own refusal, with its figures; the least KV cache worth a start, GB, and the most that macOS should lend.
 METAL = "metal-no-kv"
 _USEFUL, _MOST = 1.0, 0.95
+# Sequences that still serve somebody.
+_FEW = 8
 _MOST_USED = "top -l 1 -o mem -n 10"
 
 
@@ -76,13 +78,24 @@ def larger_metal_share(case: Case, said: Mapping[str, str]) -> tuple[Change | No
     limit, now, left = (float(said[key]) if said.get(key) else None for key in ("limit", "fraction", "left"))
     model = smaller_model(case)
     if not limit or now is None or left is None:
+        told = case.env(_METAL_SHARE)
+        if told is not None and told.replace(".", "", 1).isdigit() and float(told) + _LESS > _MOST:
+            return (model, _fewer_states(case))
         why = "vllm-metal takes this share of the memory that macOS lends the GPU; the model uses all of it"
         return (environment(_METAL_SHARE, Direction.RAISE, why, before=case.env(_METAL_SHARE)), model)
     to = math.ceil((now * limit - left + _USEFUL) / limit * 100) / 100
     if to > _MOST:
-        return (model,)
+        return (model, _fewer_states(case))
     why = f"({now:g} × {limit:.2f} + {-left:.2f} + {_USEFUL:g}) / {limit:.2f}: it counts before gpu_memory_utilization"
     return (environment(_METAL_SHARE, Direction.RAISE, why, to=to, before=case.env(_METAL_SHARE) or now), model)
+
+
+def _fewer_states(case: Case) -> Change | None:
+    """vllm-metal's refusal names it: it keeps the state of hybrid layers for each sequence."""
+    if (case.count("max-num-seqs") or _FEW + 1) <= _FEW:
+        return None
+    why = "the state of hybrid layers is kept for max_num_seqs sequences, before the KV cache"
+    return set_flag(case, "max-num-seqs", _FEW, Direction.LOWER, why)
 
 
 def _shorter(case: Case) -> tuple[Change | None, ...]:

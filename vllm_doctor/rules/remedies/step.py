@@ -200,6 +200,7 @@ def _left(case: Case, torch: TorchOom | None, count: int, to: int) -> dict[str, 
 
 def _smaller_step(case: Case, torch: TorchOom | None, count: int) -> Change | None:
     """The largest usual value whose share of the failed allocation is free, at most half of what it is."""
+    torch = None if torch is not None and torch.program else torch
     share = torch.free / torch.asked if torch is not None and torch.free is not None and torch.asked else 0.5
     steps = [s for s in _TOKEN_STEPS if s <= count * min(share, 0.5)] or [_TOKEN_STEPS[0]]
     floor = int(case.number("max-num-seqs") or 0)
@@ -259,6 +260,20 @@ def _of_unknown_release(case: Case, torch: TorchOom | None, *, measuring: bool) 
         )
         return set_flag(case, "max-model-len", None, Direction.LOWER, why)
     return _shorter_prompts(case, torch, measuring=measuring) or _by_half(case, torch)
+
+
+def shorter_prompts(case: Case, torch: TorchOom | None) -> Change | None:
+    """Beside fewer tokens, where nothing tells the engine: V0 sizes the pass by the longest prompt, which is the
+    model's own where the launch sets none."""
+    if tokens(case) is not None or case.number("max-model-len") is not None:
+        return None
+    if case.run is not None and case.run.engine is not None:
+        return None
+    why = (
+        f"set {_part(case, torch)} of the present value (the log prints it as `max_seq_len`): without chunked prefill "
+        "the pass is as long as the longest prompt"
+    )
+    return set_flag(case, "max-model-len", None, Direction.LOWER, why)
 
 
 def _part(case: Case, torch: TorchOom | None) -> str:

@@ -25,6 +25,8 @@ _USEFUL = 1.0
 _WITH_PASS = 1.2
 # GiB of a small card of those that serve, where the size of the one in use is not known.
 _SMALL_CARD = 24
+# The same of a large one of those that most have.
+_LARGE_CARD = 80
 # GiB of the smallest that serve (T4, as torch counts it).
 _SMALLEST_CARD = 14.5
 # A share of a card that is no half of what one engine usually takes.
@@ -63,7 +65,8 @@ def lower_utilization(case: Case, torch: TorchOom | None, why: str, *, more: flo
             formula = f"{fraction:g} − {_STEP}: the piece that was refused lacks {missing:.2f} GiB, more of them follow"
     else:
         to = round(fraction - _STEP, 2)
-        formula = f"{fraction:g} − {_STEP}, because the log does not print the missing amount"
+        untold = "size of the GPU" if torch is not None and torch.free is not None else "missing amount"
+        formula = f"{fraction:g} − {_STEP}, because the log does not print the {untold}"
     if to >= fraction or to <= 0.05 or (total is not None and to * total <= (case.weights_gib or 0.0)):
         return None
     predicted = {"budget_gib": round(to * total, 2)} if total is not None else None
@@ -116,6 +119,10 @@ def by_share(
     follow = more is not None and math.isinf(more) and by < _STEP
     by = _STEP if follow else by
     down = direction is Direction.LOWER
+    if total is None and size is not None and size > _STEP * _LARGE_CARD:
+        # That much is a different share of every card, and more than the usual step of most.
+        step = f"{'lower' if down else 'higher'} by {size:.2f} GiB / the size of the GPU, which is not known here"
+        return set_flag(case, "gpu-memory-utilization", None, direction, f"{why}: {step}")
     to = round(default - by if down else min(default + by, versions.HIGHEST_UTILIZATION), 2)
     if to <= 0.05:
         return None

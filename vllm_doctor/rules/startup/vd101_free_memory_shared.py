@@ -48,8 +48,9 @@ def _finding(case: Case, short: Shortage) -> Finding:
     return finding(
         RULE,
         title=(
-            f"Another process holds {short.held:.2f} GiB of {short.device}; needed {short.want:.2f} GiB, "
-            f"free {short.free:.2f} GiB"
+            f"Another process holds {short.held:.2f} GiB of {short.device}; "
+            + (f"needed {short.want:.2f} GiB, " if short.told else "")
+            + f"free {short.free:.2f} GiB"
         ),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(

@@ -2,7 +2,7 @@
 
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.free_memory import shortage
+from vllm_doctor.rules.gates.free_memory import Shortage, shortage
 from vllm_doctor.rules.gates.unified import PAGES_OF_FILES, shares_memory
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
@@ -22,10 +22,7 @@ def judge(case: Case) -> Outcome:
     shared = shares_memory(case)
     return finding(
         RULE,
-        title=(
-            f"gpu_memory_utilization asks for {short.gap:.2f} GiB more than is free; needed {short.want:.2f} "
-            f"GiB, free {short.free:.2f} GiB"
-        ),
+        title=_title(short),
         evidence=tuple(case.line(i) for i in short.lines),
         arithmetic=(
             gib("wanted at start", short.want, short.wanted_by, "the error line"),
@@ -47,6 +44,15 @@ def judge(case: Case) -> Outcome:
         ),
         then=PAGES_OF_FILES if shared else "",
         refute="the same gpu_memory_utilization starts when nothing else uses the GPU",
+    )
+
+
+def _title(short: Shortage) -> str:
+    if not short.told:
+        return f"gpu_memory_utilization asks for more than the {short.free:.2f} of {short.total:.2f} GiB that are free"
+    return (
+        f"gpu_memory_utilization asks for {short.gap:.2f} GiB more than is free; needed {short.want:.2f} "
+        f"GiB, free {short.free:.2f} GiB"
     )
 
 

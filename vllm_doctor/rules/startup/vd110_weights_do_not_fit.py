@@ -3,7 +3,7 @@
 import math
 
 from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, USUAL_UTILIZATION
-from vllm_doctor.log.match import first, says
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.records.finding import Arithmetic, Change
@@ -17,6 +17,7 @@ from vllm_doctor.rules.gates.out_of_memory import (
     beyond_weights,
     engines_made,
     exhausted,
+    held_by_arguments,
     sums,
     tenants,
     told_whose,
@@ -35,8 +36,6 @@ _OVER = 1.1
 _MADE, _FREED, _ONE_TENSOR = 0.94, 0.001, 0.06
 # What a process holds that fills a card with weights: the last tensor and contexts take the rest.
 _MOSTLY = 0.8
-# Lines of XLA's list of what a program needs.
-_LISTED = 14
 # Devices whose memory is not mapped from the host: vLLM's offload of weights needs CUDA or ROCm.
 _NO_OFFLOAD = frozenset({"device-oom-xla", "device-oom-neuron", "device-oom-habana"})
 
@@ -47,15 +46,17 @@ _QUARTER = 0.25
 
 def judge(case: Case) -> Outcome:
     """Did memory run out while weights were built, loaded or rearranged?"""
-    oom = exhausted(case, StartupPhase.WEIGHTS, StartupPhase.CONFIG)
+    oom = exhausted(case, StartupPhase.WEIGHTS, StartupPhase.CONFIG, StartupPhase.GRAPHS)
     if isinstance(oom, NotHere | Unseen):
         return oom
+    if oom.fault.startup_phase is StartupPhase.GRAPHS and not held_by_arguments(oom):
+        return NotHere("the log does not show that memory ran out while weights were loaded")
     unplaced = oom.fault.startup_phase is StartupPhase.CONFIG
     if unplaced and not (
         _over_budget(case, oom)
         or _full_at_start(oom)
         or _nothing_freed(case, oom)
-        or _held_by_arguments(oom)
+        or held_by_arguments(oom)
         or _first_is_too_large(oom)
         or _larger_by_name(case, oom)
     ):
@@ -184,13 +185,6 @@ def _larger_by_name(case: Case, oom: Oom) -> bool:
     if too_large_by_name(case) is None or oom.run.served():
         return False
     return torch is None or torch.allocated is None or torch.total is None or torch.allocated > _MOSTLY * torch.total
-
-
-def _held_by_arguments(oom: Oom) -> bool:
-    """XLA lists what a program needs: what it is handed over, the weights above all, takes the memory by itself."""
-    near = [line.text for line in oom.run.lines[oom.fault.index : oom.fault.last + _LISTED]]
-    used, handed = first(near, "xla-used"), first(near, "xla-arguments")
-    return used is not None and handed is not None and float(handed["size"]) > float(used["limit"])
 
 
 def _offload(case: Case, oom: Oom) -> int:

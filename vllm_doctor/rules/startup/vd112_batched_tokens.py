@@ -1,15 +1,20 @@
 """VD112: the pass that measures the peak runs out of memory because one step holds too many tokens."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, sums, tenants
+from vllm_doctor.rules.gates.before_cache import before_cache, one_tensor
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import first_handle, in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.diffusion import diffuses
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
-from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, tensor, tokens
+from vllm_doctor.rules.remedies.own_pool import sizes_by_share
+from vllm_doctor.rules.remedies.prompt_items import smaller_items
+from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, shorter_prompts, tensor, tokens
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
 
@@ -18,7 +23,7 @@ def judge(case: Case) -> Outcome:
     """Is it the number of tokens of one step that makes the pass too large?"""
     oom = measuring(case, StartupPhase.PROFILE, StartupPhase.WEIGHTS)
     if isinstance(oom, NotHere | Unseen):
-        return oom
+        return _before_the_cache(case) or oom
     named = tensor(case, oom.torch)
     if not in_pass(oom):
         return Clear("the profile run had not begun")
@@ -42,6 +47,31 @@ def judge(case: Case) -> Outcome:
         # A step that cannot be smaller, or of which nobody says how large it was, leaves the weights beside it.
         changes=(*fewer, *lighter(case, loaded=True)) if _untold(oom) or not any(fewer) else fewer,
         refute="the profile run fails with a quarter of the tokens as well",
+    )
+
+
+def _before_the_cache(case: Case) -> Finding | None:
+    """No call and no line tells the step, but a piece of this size before the KV cache stands is of this pass; no share
+    of the card makes it smaller."""
+    oom = exhausted(case, StartupPhase.CONFIG)
+    if isinstance(oom, NotHere | Unseen) or oom.fault.functions or oom.run.served() or diffuses(oom):
+        return None
+    if not (sizes_by_share(case) and before_cache(case, oom.torch) and one_tensor(oom.torch)):
+        return None
+    if tenants(case, oom.torch) is not None or refused_though_free(oom.torch):
+        return None
+    return finding(
+        RULE,
+        title="The profile run does not fit: one tensor asks for more than is free before the KV cache is made",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(
+            fewer_tokens(case, oom.torch),
+            shorter_prompts(case, oom.torch),
+            smaller_items(case) if says(case.model or "", "name-of-images") else None,
+        ),
+        refute="the lines before the error show that the KV cache had its size",
     )
 
 

@@ -2,6 +2,7 @@
 
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase, names_encoder
+from vllm_doctor.log.traceback import Frame
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
@@ -33,6 +34,8 @@ _MANY = 65536
 # The largest tensor of a step whose tokens are not known: no default of V1 has more than 16,384 of 2 MiB, and V0's, as
 # long as the longest prompt, takes logits of the last token of each prompt alone (131,072 of 256 KiB).
 _LARGEST = 32 << 30
+# A step alone calls this.
+_OF_A_STEP = "_execute_mm_encoder"
 
 
 def judge(case: Case) -> Outcome:
@@ -47,8 +50,8 @@ def judge(case: Case) -> Outcome:
     named = _named(oom)
     if not named and (warned := _by_warning(case)) is not None:
         return warned
-    # A step alone calls this; the profile run calls the model's encoder itself.
-    serving = oom.run.up_at(oom.fault) or "_execute_mm_encoder" in oom.fault.functions
+    # The profile run calls the model's encoder itself.
+    serving = oom.run.up_at(oom.fault) or any(_OF_A_STEP in call for call in _calls(oom))
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD if serving else Severity.BLOCKS_START,
@@ -98,10 +101,19 @@ def _all(case: Case) -> str:
 
 def _named(oom: Oom) -> bool:
     """Does a call name the encoder? The file of the model, without a call of its language model, only suggests it."""
-    crash = oom.fault.crash
-    codes = [frame.code for link in crash.links for frame in link.frames] if crash is not None else []
+    codes = [frame.code for frame in _frames(oom)]
     near = [line.text for line in oom.run.lines[max(0, oom.fault.index - 2) : oom.fault.index]]
     return names_encoder(oom.fault.files, [*near, *codes], oom.fault.functions)
+
+
+def _frames(oom: Oom) -> list[Frame]:
+    crash = oom.fault.crash
+    return [frame for link in crash.links for frame in link.frames] if crash is not None else []
+
+
+def _calls(oom: Oom) -> list[str]:
+    """The calls by name, and the code of their callers: a traceback that is cut has only one of them."""
+    return [text for frame in _frames(oom) for text in (frame.function, frame.code)]
 
 
 def _by_size(case: Case) -> Finding | None:

@@ -3,7 +3,7 @@
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Direction, Phase
+from vllm_doctor.records.verdict import Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
@@ -15,6 +15,8 @@ from vllm_doctor.rules.say import finding, set_flag
 
 # The smallest rank that vLLM takes (config/lora.py).
 _SMALLEST = 8
+# Slots × rank at which the buffers beside a model of 8 billion parameters take 5 GiB: 5 MiB for each column of a rank.
+_MANY = 1024
 _PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS}
 
 
@@ -25,13 +27,15 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
-    if not in_adapters(oom):
+    slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
+    named = in_adapters(oom)
+    if not named and not (_nothing_else(case, oom) and slots * rank >= _MANY):
         return Clear("the buffers of adapters did not fail")
     serving = _serving(oom)
-    slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
     return finding(
         RULE,
         phase=Phase.RUNTIME_PREFILL_BURST if serving else _PHASES.get(oom.fault.startup_phase, RULE.phase),
+        confidence=Confidence.CONFIRMED if named else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             Arithmetic(
@@ -66,6 +70,12 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the launch fails in the same frame without --enable-lora",
     )
+
+
+def _nothing_else(case: Case, oom: Oom) -> bool:
+    """Does nothing tell the step, of an engine that takes adapters and served nobody?"""
+    unplaced = oom.fault.startup_phase is StartupPhase.CONFIG and not oom.fault.functions
+    return unplaced and case.effective("enable-lora") is True and not oom.run.served() and not _serving(oom)
 
 
 def _serving(oom: Oom) -> bool:

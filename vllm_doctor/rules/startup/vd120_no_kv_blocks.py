@@ -3,7 +3,7 @@
 from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION, Version
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, charges_others, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -22,13 +22,15 @@ _LARGE_WEIGHTS = 4.0
 # Of a card of unknown size: the least that a higher fraction is worth.
 _STEP = 0.045
 
+_RETOLD = "no-kv-blocks-retold"
+
 
 def judge(case: Case) -> Outcome:
     """Did the start end because nothing was left for KV blocks?"""
     run, root = case.run, case.root
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    said = root is not None and bool(root.ids & {"no-kv-blocks", "autofit-impossible", METAL})
+    said = root is not None and bool(root.ids & {"no-kv-blocks", _RETOLD, "autofit-impossible", METAL})
     if not said and not _below_zero(case):
         return NotHere("the log does not say that no KV block was left over")
     available = run.last(*(message for message, _ in POOL))
@@ -37,6 +39,8 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title="No memory is left for the KV cache" + (_measured(case) or ""),
+        # In a person's own words it may as well have been a pool that filled up while it served.
+        confidence=Confidence.LIKELY if root is not None and _RETOLD in root.ids else Confidence.CONFIRMED,
         evidence=tuple(case.line(i) for i in lines),
         arithmetic=_sum(case),
         changes=_changes(case),

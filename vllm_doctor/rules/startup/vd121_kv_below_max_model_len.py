@@ -2,11 +2,11 @@
 
 import math
 
-from vllm_doctor.records.finding import Arithmetic, Change
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, on_cpu, serves_nobody, too_small
+from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, cut_short, on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
 from vllm_doctor.rules.remedies.second_start import second_start
@@ -22,7 +22,7 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     small = too_small(case)
     if small is None:
-        return NotHere("the check that one full-length request fits did not fail")
+        return _of_a_part(case) or NotHere("the check that one full-length request fits did not fail")
     return finding(
         RULE,
         title=f"The KV cache cannot hold one request of {small.length} tokens; {small.fits} tokens fit",
@@ -42,6 +42,31 @@ def judge(case: Case) -> Outcome:
             half_size_kv(case, small),
             _host_memory(case, small),
             *_more_room(case, small),
+        ),
+        refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
+    )
+
+
+def _of_a_part(case: Case) -> Finding | None:
+    """The message without its head: what was asked for is not told, the direction is."""
+    part = cut_short(case)
+    if part is None:
+        return None
+    index, have, fits = part
+    how = "" if fits is not None else "the log prints the longest that fits as `estimated maximum model length`; "
+    return finding(
+        RULE,
+        title="The KV cache cannot hold one request of the configured length",
+        evidence=(case.line(index),),
+        arithmetic=(gib("available", have, "KV cache memory", "the error line"),),
+        changes=(
+            set_flag(
+                case,
+                "max-model-len",
+                fits,
+                Direction.LOWER,
+                f"{how}vLLM then refuses requests longer than this; shorter requests are not affected",
+            ),
         ),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )

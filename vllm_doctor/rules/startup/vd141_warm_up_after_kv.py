@@ -5,7 +5,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import compiles_programs
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, refused_though_free, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, held_by_arguments, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.pinned import pins
 from vllm_doctor.rules.gates.profile_run import in_sampler
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -32,6 +32,8 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
+    if held_by_arguments(oom):
+        return Clear("the weights alone fill the memory")
     if oom.torch is None and pins(oom.fault):  # torch's own figures are of its allocator on the GPU
         return Clear("memory of the host was asked for, not of the GPU")
     if in_sampler(oom) or oom.fault.ids & {"sampler-oom", "pooler-oom"}:
