@@ -31,6 +31,7 @@ KEYS = {"'log'", "'found'", "'float'", "'{{'", "'{to}'", "'[hidden]'", "import r
 # Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
 GRAMMAR = {
     "log/read/prefix.py",
+    "log/read/misread.py",
     "log/read/newest_first.py",
     "log/read/window.py",
     "log/read/unwrap.py",
