@@ -1,6 +1,6 @@
 """What a run's log says of itself: whose it is, what was launched, how far it came, how it served and ended."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ _OWN_WORDS = (
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What the executor of V0 alone calls; V1's asks for bytes instead.
 _ONLY_IN_V0 = frozenset({"determine_num_available_blocks", "profile_num_available_blocks"})
+# Lines in which the name or the version of vLLM is looked for.
+_HEAD = 2000
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -94,7 +96,7 @@ class Run:
         if any("vllm" in f.split("/") or "/vllm/" in f for c in self.crashes for f in c.files):
             return True
         return self.first("stats", "args-non-default", "args-namespace") is not None or any(
-            "vllm" in line.text.lower() for line in self.lines[:2000]
+            "vllm" in line.text.lower() for line in self.lines[:_HEAD]
         )
 
     @cached_property
@@ -163,11 +165,20 @@ class Run:
 
     @cached_property
     def told_version(self) -> str | None:
-        """The version that stands beside what the server printed: in collect_env's report, or as the tag of vLLM's own
-        image. None where several differ: nobody can tell which one ran."""
+        """The version that stands beside what the server printed: in collect_env's report, in a list of packages or a
+        line of its own, or as the tag of vLLM's own image. None where several differ: nobody can tell which one ran."""
         told = {hit.fields["version"] for hit in self.all("environment-version")}
+        told = told or set(self._noted)
         told = told or {release_of(hit.fields["image"]) or "" for hit in self.all("image-of-vllm")}
         return next(iter(told)) or None if len(told) == 1 else None
+
+    @property
+    def _noted(self) -> Iterator[str]:
+        """The versions that unsigned lines have for themselves."""
+        for line in self.lines[:_HEAD]:
+            told = read("version-noted", line.text) if line.module is None else None
+            if told is not None:
+                yield told["version"]
 
     @cached_property
     def engine(self) -> str | None:
@@ -305,5 +316,12 @@ class Run:
 
     @cached_property
     def deaths(self) -> tuple[Hit, ...]:
-        """Notices that something died; effects, never causes."""
-        return tuple(h for h in self.hits if kinds().get(h.id) == "consequence")
+        """Notices that something died; effects, never causes. The front end of 0.7 and 0.8 kills itself and its children
+        where an engine reports a failure (kill_process_tree), and its shell tells of that."""
+        signalled = self.first("engine-signalled")
+        return tuple(
+            h
+            for h in self.hits
+            if kinds().get(h.id) == "consequence"
+            and (signalled is None or h.index <= signalled.index or h.id != "shell-killed")
+        )

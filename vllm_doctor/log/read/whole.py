@@ -25,6 +25,9 @@ _HEAD = re.compile(
 )
 # What a page sets around a pasted log.
 _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
+# A log that somebody quotes, as an e-mail and a page of Markdown write it: each line behind a sign of its own.
+_QUOTED = re.compile(r"^(?:>(?: .*)?\n){2,}>(?: .*)?$", re.MULTILINE)
+_SIGN = re.compile(r"^> ?", re.MULTILINE)
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
 _OCTAL = re.compile(r"#(011|015|033)")
@@ -40,6 +43,8 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
+    if "\n>" in text:
+        text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:
         text = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
     text = _rows(text)

@@ -13,6 +13,7 @@ from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Why
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.host import Launch
 from vllm_doctor.records.snapshot import Signal
@@ -48,12 +49,16 @@ class RefusedOptions:
 def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
     """What argparse said; without a log, what the facts of the release say of the launch."""
     launch = case.launch
-    fault = named(case, "unrecognized-arguments")
+    fault = named(case, "unrecognized-arguments", "engine-argument-unknown")
     if isinstance(fault, Unseen):
         return fault if launch is None else _of_launch(launch, case.version)
     if isinstance(fault, NotHere):
         return fault
-    words = fault.fields("unrecognized-arguments").get("words", "")
+    name = fault.fields("engine-argument-unknown").get("name")
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    if name and (versions.flag(name, case.release) is None or not all(says(f.file, "call-of-vllm") for f in frames)):
+        return NotHere("the program that gives the argument is told of it")
+    words = f"--{name.replace('_', '-')}" if name else fault.fields("unrecognized-arguments").get("words", "")
     try:
         parts = shlex.split(words)
     except ValueError:

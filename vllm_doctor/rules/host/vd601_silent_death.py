@@ -46,7 +46,7 @@ _SILENT = frozenset(
 _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
 _OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
 # What stands above an engine's own error: where nothing follows it, the error was cut off.
-_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead"})
+_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead", "engine-signalled"})
 # Only an engine that had started says so.
 _OF_THE_SERVICE = "engine-dead"
 # Who started the script says of it, not of its engine.

@@ -1,6 +1,7 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -22,6 +23,8 @@ _IDS = (
 def judge(case: Case) -> Outcome:
     """Did the watchdog fire?"""
     fault = named(case, *_IDS)
+    if isinstance(fault, NotHere) and case.root is not None and _queue_stayed_empty(case.root):
+        return _no_answer(case, case.root)
     if isinstance(fault, NotHere | Unseen):
         return fault
     if not fault.ids & {"nccl-watchdog", "call-timeout"}:
@@ -37,6 +40,17 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
         refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _queue_stayed_empty(fault: Fault) -> bool:
+    """The wait for a worker's answer ends without words; "RPC call to … timed out" stands below it, in what was cut."""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    return (
+        root is not None
+        and root.kind == "TimeoutError"
+        and not root.message.strip()
+        and says(root.frames[-1].file, "call-of-message-queue")
     )
 
 
