@@ -204,10 +204,11 @@ def _symptom(crash: Crash) -> bool:
 
 
 def _of_a_report(crash: Crash) -> bool:
-    """Did the program fail that lists the environment for a report? Where torch is there and does not load, nothing
-    else of that environment will."""
+    """Did the program fail that lists the environment for a report? Where torch is there and does not load, or vLLM's
+    extension does not, nothing else of that environment will."""
     inner = crash.root.frames[-1].file if crash.root.frames else ""
-    if crash.root.kind in {"ImportError", "OSError"} and "/torch/" in inner:
+    unbound = says(crash.root.message, "symbol-undefined")
+    if crash.root.kind in {"ImportError", "OSError"} and ("/torch/" in inner or unbound):
         return False
     return any(says(file, "call-of-collect-env") for file in crash.files)
 

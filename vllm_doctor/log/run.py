@@ -109,7 +109,12 @@ class Run:
     @cached_property
     def is_server(self) -> bool:
         """Is it the log of a server, rather than of one more worker of a server that has a log of its own?"""
-        return self.by_vllm and (self.first(*_ANNOUNCED) is not None or self.served())
+        return self.by_vllm and (self.announced or self.served())
+
+    @property
+    def announced(self) -> bool:
+        """Is the beginning of a server or an engine in the log?"""
+        return self.first(*_ANNOUNCED) is not None
 
     @cached_property
     def _own(self) -> bool:
@@ -316,8 +321,8 @@ class Run:
 
     @cached_property
     def deaths(self) -> tuple[Hit, ...]:
-        """Notices that something died; effects, never causes. The front end of 0.7 and 0.8 kills itself and its children
-        where an engine reports a failure (kill_process_tree), and its shell tells of that."""
+        """Notices that something died; effects, never causes. Where an engine reports a failure the front end of 0.7 and
+        0.8 kills itself and its children (kill_process_tree), and its shell tells of that."""
         signalled = self.first("engine-signalled")
         return tuple(
             h

@@ -129,14 +129,28 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
             if run.stopped is not None
             else "the log shows no failure after that line"
         )
-        return Verdict.OK, f"the server became ready, and {end}"
+        return Verdict.OK, f"the server became ready, and {end}{_refusals(run)}"
     if run.answered and (run.reached() is None or run.stopped is not None):
-        return Verdict.OK, "the server answered requests, and the given input shows no failure"
+        return Verdict.OK, f"the server answered requests, and the given input shows no failure{_refusals(run)}"
     if run.exited:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
+    if run.reached() is StartupPhase.READY and not run.announced and last_error(run) is None:
+        # a piece of a log: where the server's beginning is there, too, its next lines would be
+        return Verdict.OK, "the engine became ready, and the log ends there, without a failure"
     return Verdict.UNKNOWN, _unfinished(run)
+
+
+def _refusals(run: AnalysedRun) -> str:
+    """Requests that the server refused after the last that it answered: nothing failed, but its client has no answer.
+    uvicorn writes the status alone."""
+    ok = max((i for i, line in enumerate(run.lines) if any(a in line.text for a in anchors("request-ok"))), default=-1)
+    refused = [hit for hit in run.all("request-refused") if hit.index > ok]
+    if not refused:
+        return ""
+    first = run.lines[refused[0].index].number
+    return f"; from line {first} on it refuses requests (400): the answer's body says why, which the client has"
 
 
 def _own_log(run: AnalysedRun) -> str:

@@ -28,6 +28,9 @@ _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
 # A log that somebody quotes, as an e-mail and a page of Markdown write it: each line behind a sign of its own.
 _QUOTED = re.compile(r"^(?:>(?: .*)?\n){2,}>(?: .*)?$", re.MULTILINE)
 _SIGN = re.compile(r"^> ?", re.MULTILINE)
+# An exception that a sentence of a report quotes, in a text that has no calls of it.
+_IN_SENTENCE = re.compile(r"`((?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): [^`\n]{1,600})`")
+_CALLS = ("Traceback (most recent", 'File "')
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
 _OCTAL = re.compile(r"#(011|015|033)")
@@ -43,6 +46,8 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
+    if "`" in text and not any(word in text for word in _CALLS):
+        text = _IN_SENTENCE.sub("\n\\1\n", text)
     if "\n>" in text:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:

@@ -75,10 +75,15 @@ def _files(crash: Crash | None) -> tuple[str, ...]:
 
 
 def _named(case: Case, fault: Fault) -> tuple[str, ...]:
-    """The sources of native code that the failure's own line names: where it was noticed, farther in than any call."""
+    """The sources of native code that the failure's own line names: where it was noticed, farther in than any call. Of
+    calls that were cut away the last one's code may stand above it, with the extension whose operator it calls."""
     run, at = case.run, fault.crash.root.at if fault.crash is not None else fault.index
-    text = run.lines[at].text if run is not None and at is not None and at < len(run.lines) else ""
-    return tuple(said["file"] for said in each("native-source", text))
+    if run is None or at is None or at >= len(run.lines):
+        return ()
+    sources = tuple(said["file"] for said in each("native-source", run.lines[at].text))
+    bare = fault.crash is None or not any(link.frames for link in fault.crash.links)
+    above = run.lines[at - 1].text if bare and at > 0 else ""
+    return (*(said["file"] for said in each("operator-called", above)), *sources)
 
 
 def log_lines(case: Case) -> list[str]:
