@@ -144,3 +144,18 @@ def test_an_ok_tells_of_requests_that_are_refused_at_the_end() -> None:
     assert (late.verdict, early.verdict) == (Verdict.OK, Verdict.OK)
     assert "from line 3 on it refuses requests (400)" in late.path[-1].because
     assert "refuses" not in early.path[-1].because
+
+
+def test_an_error_of_the_engine_that_a_client_got_is_no_error_of_that_client() -> None:
+    text = """\
+(APIServer pid=9) ERROR 11-20 10:00:00 [serving.py:1007] Traceback (most recent call last):
+(APIServer pid=9) ERROR 11-20 10:00:00 [serving.py:1007]   File "/opt/v/pydantic/main.py", line 782, in validate_json
+(APIServer pid=9) ERROR 11-20 10:00:00 [serving.py:1007] pydantic_core._pydantic_core.ValidationError: 1 validation \
+error for ChatCompletionStreamResponse
+(APIServer pid=9) ERROR 11-20 10:00:00 [serving.py:1007] choices
+(APIServer pid=9) ERROR 11-20 10:00:00 [serving.py:1007]   Field required [type=missing, input_value={'error': \
+{'message': 'En...am': None, 'code': 500}}, input_type=dict]
+"""
+    told = judged_text(text)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "pass a failure of the engine on to a client" in told.path[-1].because

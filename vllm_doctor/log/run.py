@@ -321,8 +321,8 @@ class Run:
 
     @cached_property
     def deaths(self) -> tuple[Hit, ...]:
-        """Notices that something died; effects, never causes. Where an engine reports a failure the front end of 0.7 and
-        0.8 kills itself and its children (kill_process_tree), and its shell tells of that."""
+        """Notices that something died; effects, never causes. Where an engine reports a failure, the front end of 0.7
+        and 0.8 kills itself and its children (kill_process_tree), and its shell tells of that."""
         signalled = self.first("engine-signalled")
         return tuple(
             h

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end
-from vllm_doctor.log.match import anchors, catalogue
+from vllm_doctor.log.match import anchors, catalogue, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -161,6 +161,12 @@ def _own_log(run: AnalysedRun) -> str:
 
 def _unfinished(run: AnalysedRun) -> str:
     """How far a run came whose log ends without an error, and where to look if it goes no further."""
+    passed = next((c for c in run.crashes if says(c.root.message, "error-as-answer")), None)
+    if passed is not None:
+        return (
+            f"line {run.lines[passed.first].number} and the next pass a failure of the engine on to a client; its own "
+            "error is not in this log: give the log from the server's start"
+        )
     reached = run.reached()
     late = silence.behind(run)
     if late is not None:
