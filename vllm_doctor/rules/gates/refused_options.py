@@ -54,7 +54,7 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         return fault if launch is None else _of_launch(launch, case.version)
     if isinstance(fault, NotHere):
         return fault
-    name = fault.fields("engine-argument-unknown").get("name")
+    name = fault.fields("engine-argument-unknown").get("key")
     frames = fault.crash.root.frames if fault.crash is not None else ()
     if name and (versions.flag(name, case.release) is None or not all(says(f.file, "call-of-vllm") for f in frames)):
         return NotHere("the program that gives the argument is told of it")

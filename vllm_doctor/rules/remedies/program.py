@@ -117,7 +117,7 @@ def _script(case: Case, root: Link) -> ForeignProgram | None:
 
 def _key_of_engine(root: Link) -> str | None:
     """Python before 3.10 names no class: then the line itself does."""
-    told = read("lacks-of-engine-arguments", root.message)
+    told = read("engine-argument-unknown", root.message)
     if told is None and says(root.frames[-1].code, "makes-engine-arguments"):
         told = read("argument-of-no-class", root.message)
     return told["key"] if told is not None else None
