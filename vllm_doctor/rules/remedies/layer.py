@@ -58,10 +58,12 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     here = library_place(case, fault)
     if here is not None and here.layer:
         return next(one for one in layers() if one.id == here.layer)
-    # of an exception whose calls are gone its module may tell as much as its class
-    links = [(link.kind if link.frames else link.name, link.message[:2000]) for link in fault.crash.links]
-    said = [worded(f"{name}: {message}") for name, message in links]
-    return layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
+    said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
+    found = layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
+    if found is not None or fault.crash.root.frames:
+        return found
+    # Of an exception whose calls are gone its module tells where its class does not.
+    return layer_of([f"{link.name}: " for link in fault.crash.links], ())
 
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
