@@ -112,6 +112,14 @@ def test_a_log_that_holds_calls_keeps_the_exceptions_that_a_sentence_quotes() ->
     assert judged_text(told).findings[0].code == "VD523"
 
 
+def test_a_warning_that_quotes_an_exception_is_none() -> None:
+    warned = (
+        "WARNING 11-20 10:00:00 [system_utils.py:258] Found ulimit of 1024. This can cause fd limit errors like "
+        "`OSError: [Errno 24] Too many open files`.\n"
+    )
+    assert judged_text(f"{warned}INFO:     Application startup complete.\n").findings == ()
+
+
 @pytest.mark.parametrize(
     ("line", "version"),
     [

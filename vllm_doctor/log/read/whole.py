@@ -28,9 +28,9 @@ _FENCE = re.compile(r"^[ \t]{0,3}```[\w.+-]{0,20}[ \t]*\r?$\n?", re.MULTILINE)
 # A log that somebody quotes, as an e-mail and a page of Markdown write it: each line behind a sign of its own.
 _QUOTED = re.compile(r"^(?:>(?: .*)?\n){2,}>(?: .*)?$", re.MULTILINE)
 _SIGN = re.compile(r"^> ?", re.MULTILINE)
-# An exception that a sentence of a report quotes, in a text that has no calls of it.
+# An exception that a sentence of a report quotes. A text with lines of a log is left alone: vLLM's warnings quote some.
 _IN_SENTENCE = re.compile(r"`((?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): [^`\n]{1,600})`")
-_CALLS = ("Traceback (most recent", 'File "')
+_OF_A_LOG = ("Traceback (most recent", 'File "', "INFO", "WARNING", "ERROR", "CRITICAL")
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
 _OCTAL = re.compile(r"#(011|015|033)")
@@ -46,7 +46,7 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
-    if "`" in text and not any(word in text for word in _CALLS):
+    if "`" in text and not any(word in text for word in _OF_A_LOG):
         text = _IN_SENTENCE.sub("\n\\1\n", text)
     if "\n>" in text:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
