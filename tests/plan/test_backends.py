@@ -174,6 +174,20 @@ def test_a_model_without_experts_is_not_asked_for_theirs(refused):
 @pytest.mark.parametrize(
     ("version", "env", "told"),
     [
+        ("0.7.3", "VLLM_USE_V1=1", True),
+        ("0.7.3", "VLLM_USE_V1=1 VLLM_MLA_DISABLE=1", False),
+        ("0.7.3", "", False),
+        ("0.8.0", "VLLM_USE_V1=1", False),
+    ],
+)
+def test_the_second_engine_has_no_kernel_of_latents_before_0_8(refused, version, env, told):
+    found = refused(f"{env} --dtype half", config=DEEPSEEK_LIKE, gpu="H100", version=version)
+    assert any(one.startswith("VLLM_USE_V1: 0") for one in found) is told
+
+
+@pytest.mark.parametrize(
+    ("version", "env", "told"),
+    [
         ("0.8.5", "", True),
         ("0.8.5", "VLLM_USE_V1=0", True),
         ("0.8.5", "VLLM_USE_V1=0 VLLM_MLA_DISABLE=1", False),

@@ -255,13 +255,17 @@ def _met(asks: str, capability: float) -> bool:
 
 def _latents(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """The prompt of the V0 engine's profile runs through FlashAttention where latents are cached, on any card
-    (attention/backends/mla, read in 0.7.2 to 0.9.2)."""
+    (attention/backends/mla, read in 0.7.2 to 0.9.2). The V1 engine has no kernel of theirs at first (platforms/cuda.py,
+    read in 0.7.2)."""
     if s.engine == "V0" and a.mla is not None and s.latents and capability < AMPERE:
         yield Refusal(
             "--gpu",
             f"{gpu.name}, compute capability {capability}",
             f"compute capability {AMPERE}, which FlashAttention asks for; or VLLM_MLA_DISABLE=1",
         )
+    elif s.engine == "V1" and a.mla is not None and s.latents and s.version < _FIRST_ALIKE:
+        needed = f"0, or VLLM_MLA_DISABLE=1: the V1 engine of {s.version} has no kernel of latent attention (MLA)"
+        yield Refusal("VLLM_USE_V1", "1", needed)
 
 
 def _sparse(s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
