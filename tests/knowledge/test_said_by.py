@@ -23,7 +23,8 @@ QUOTED = [
     ("RuntimeError", "custom allreduce only supports float32, float16 and bfloat16", "csrc/custom_all_reduce.cu"),
     (
         "NotImplementedError",
-        "No compiled nvfp4 mm kernel, vLLM should be compiled using CUDA 12.8 and target compute capability 100 or above.",
+        "No compiled nvfp4 mm kernel, vLLM should be compiled using CUDA 12.8 and "
+        "target compute capability 100 or above.",
         "csrc/quantization/fp4/",
     ),
 ]
