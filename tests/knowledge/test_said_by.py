@@ -23,8 +23,7 @@ QUOTED = [
     ("RuntimeError", "custom allreduce only supports float32, float16 and bfloat16", "csrc/custom_all_reduce.cu"),
     (
         "NotImplementedError",
-        "No compiled nvfp4 mm kernel, vLLM should be compiled using CUDA 12.8 and "
-        "target compute capability 100 or above.",
+        "No compiled nvfp4 mm kernel for SM 75. Recompile with CUDA >= 12.8 and CC >= 100.",
         "csrc/quantization/fp4/",
     ),
 ]
