@@ -88,6 +88,21 @@ def deciders(node: ast.AST, scope: Scope) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_of(node, scope, _DEPTH)))
 
 
+def told_once(node: ast.AST, scope: Scope) -> tuple[ast.expr, Scope] | None:
+    """What a name or an attribute of the class was set to, where it is one expression: `use_mega = kind == "mega"`."""
+    match node:
+        case ast.Name(id=name) if name not in scope.seen and not _looped(name, scope):
+            values = _set_before(name, scope)
+            return (values[0], replace(scope, seen=scope.seen | {name})) if len(values) == 1 else None
+        case ast.Attribute(value=ast.Name(id="self"), attr=name) if f"self.{name}" not in scope.seen:
+            given = _of_class(name, scope)
+            if len(given) == 1:
+                value, function = given[0]
+                seen = scope.seen | {f"self.{name}"}
+                return value, replace(scope, function=function, line=value.lineno, seen=seen)
+    return None
+
+
 def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
     if known := _named(node, scope):
         yield known
@@ -98,9 +113,9 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
             for value in values:
                 yield from _of(value, replace(scope, seen=scope.seen | {name}), depth - 1)
             if not values:
-                yield from _given_by_callers(name, scope)
+                yield from _given_by_callers(name, scope) or _key_of_model(name, scope)
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if depth and f"self.{name}" not in scope.seen:
-            given = _attributes(scope.owner).get(name, []) if scope.owner is not None else []
+            given = _of_class(name, scope)
             for value, function in given if len(given) == 1 else []:
                 inside = replace(scope, function=function, line=value.lineno, seen=scope.seen | {f"self.{name}"})
                 yield from _of(value, inside, depth - 1)
@@ -140,6 +155,15 @@ def _named(node: ast.AST, scope: Scope) -> str:
             return ""
 
 
+def _key_of_model(name: str, scope: Scope) -> list[str]:
+    """What a class of the model's configuration is made with, where vLLM itself gives nothing: a key of config.json."""
+    function = scope.function
+    if function is None or function.name != "__init__" or not scope.path.startswith(_CONFIGS):
+        return []
+    given = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
+    return [f"model {name}"] if name in given - {"self"} and not name.endswith("_config") else []
+
+
 def held(node: ast.AST, scope: Scope) -> str:
     """The one thing whose bare value an expression is, and nothing that was made of it."""
     if known := _named(node, scope):
@@ -158,14 +182,20 @@ def held(node: ast.AST, scope: Scope) -> str:
             if values:
                 return held(values[0], inside) if len(values) == 1 and not _looped(name, scope) else ""
             told = [held(place.value, _at(place, scope)) for place in _callers(name, scope)]
+            told = told or _key_of_model(name, scope)
             return told[0] if told and set(told) == {told[0]} else ""
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if f"self.{name}" not in scope.seen:
-            given = _attributes(scope.owner).get(name, []) if scope.owner is not None else []
+            given = _of_class(name, scope)
             if len(given) == 1:
                 value, function = given[0]
                 seen = scope.seen | {f"self.{name}"}
                 return held(value, replace(scope, function=function, line=value.lineno, seen=seen))
     return ""
+
+
+def _of_class(name: str, scope: Scope) -> list[tuple[ast.expr, _Function]]:
+    """The values of an attribute: what the class sets it to, or what its property returns."""
+    return _attributes(scope.owner).get(name, []) if scope.owner is not None else []
 
 
 def _looped(name: str, scope: Scope) -> bool:
@@ -236,7 +266,7 @@ def _field(of: str, key: str, scope: Scope) -> str:
     part = _PART.fullmatch(of)
     held = f"{_SHORT.get(part[1], part[1])}.{key}" if part is not None else ""
     own = f"{part_of(scope.owner.name)}.{key}" if of == "self" and scope.owner is not None else ""
-    for name in (held, own if scope.path.startswith("vllm/config/") else ""):
+    for name in (held, own if scope.path.startswith(("vllm/config/", "vllm/config.py")) else ""):
         if name in scope.options:
             return f"option {scope.options[name]}"
     if key.endswith("_config"):
@@ -296,7 +326,7 @@ def _given(function: _Function) -> dict[str, list[tuple[int, ast.expr]]]:
 
 @cache
 def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, _Function]]]:
-    """Each attribute that a class sets, with its different values and where it sets them."""
+    """Each attribute that a class sets or has as a property, with its different values and where they stand."""
     made: dict[str, dict[str, tuple[ast.expr, _Function]]] = {}
     for function in owner.body:
         if not isinstance(function, ast.FunctionDef):
@@ -309,4 +339,8 @@ def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, _Function
                     target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=ast.expr() as value
                 ):
                     made.setdefault(name, {}).setdefault(ast.unparse(value), (value, function))
+        if any("property" in ast.unparse(by) for by in function.decorator_list):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    made.setdefault(function.name, {}).setdefault(ast.unparse(node.value), (node.value, function))
     return {name: list(rows.values()) for name, rows in made.items()}

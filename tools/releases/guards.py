@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from releases import texts
 from releases.calls import Calls
-from releases.deciders import Scope, deciders, held
+from releases.deciders import Scope, deciders, held, told_once
 from releases.joint import Joint
 from releases.wheel import Wheel
 
@@ -32,6 +32,10 @@ _LETTERS, _MOST, _LONGEST = 8, 4, 300
 # A sentence that quotes more things tells of none of them that it was refused.
 _QUOTES = 2
 _TURNED_ON = ("option ", "extra ", "variable ")
+# What an assertion asks of the code itself, and the signs of a plain test of something that a person sets.
+_OF_CODE = re.compile(r"isinstance\(|hasattr\(|callable\(|\.(?:shape|dtype|ndim|device)\b")
+_SIGNED = re.compile(r" (?:is|is not|in|not in|==|!=|>=|<=|>|<) \S|\w (?:on|off)$")
+_TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
 _BARE = (ast.Name, ast.Attribute, ast.Subscript)
 _OF_REQUESTS = re.compile(
     r"vllm/(?:entrypoints|renderers|parser|tool_parsers|reasoning|inputs|multimodal|tokenizers|sampling_params"
@@ -101,6 +105,8 @@ def _of(node: ast.AST, at: _At) -> Iterator[tuple[str, list[str], _At]]:
             yield from _raised(said, at)
         case ast.Assert(test=test, msg=ast.expr() as said):
             yield from _raised(said, at.behind(test, met=False))
+        case ast.Assert(test=test, msg=None):
+            yield from _asserted(node, at.behind(test, met=False))
         case ast.If(test=test, body=body, orelse=other):
             yield from _lines(body, at.behind(test, met=True))
             yield from _lines(other, at.behind(test, met=False, other=True))
@@ -130,6 +136,18 @@ def _raised(said: ast.expr, at: _At) -> Iterator[tuple[str, list[str], _At]]:
     if sentence:
         here = replace(at, scope=replace(at.scope, line=said.lineno))
         yield sentence, _decided(here) or _quoted(said, here.scope), here
+
+
+def _asserted(line: ast.Assert, at: _At) -> Iterator[tuple[str, list[str], _At]]:
+    """An assertion without words is told by its own line, which a traceback shows; one of several lines is not. Only
+    what is asked plainly counts, and what is to divide: the rest are words of one part to another."""
+    here = replace(at, scope=replace(at.scope, line=line.lineno), tests=at.tests[-1:], left_by=())
+    if line.lineno != line.end_lineno or _OF_CODE.search(ast.unparse(line.test)):
+        return
+    divides = any(isinstance(node, ast.Mod) for node in ast.walk(line.test))
+    told = [row for row in _decided(here) if not row.startswith("request ") and (divides or _SIGNED.search(row))]
+    if told:
+        yield ast.unparse(line), told, here
 
 
 def _sentence(said: ast.expr, scope: Scope) -> str:
@@ -185,7 +203,11 @@ def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Itera
                 yield from _of_test(part, scope, met=met, plainly=plainly)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if (one := _one(left, scope)) and _value(right):
             yield f"{one} {_SIGNS[type(op)][not met]} {_value(right)}"
-        case _ if one := _one(test, scope) or _switch(test, scope):
+        case _ if one := _one(test, scope):
+            yield f"{one} {'on' if met else 'off'}"
+        case ast.Name() | ast.Attribute() if (set_to := told_once(test, scope)) and isinstance(set_to[0], _TESTS):
+            yield from _of_test(*set_to, met=met, plainly=plainly)
+        case _ if one := _switch(test, scope):
             yield f"{one} {'on' if met else 'off'}"
         case _ if not plainly:
             yield from deciders(test, scope)

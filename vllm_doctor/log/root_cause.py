@@ -26,6 +26,9 @@ _OUT_OF_MEMORY = frozenset({"torch-oom", "cuda-oom"})
 _WITH_FIGURES = frozenset({"torch-oom", "device-oom-xla", "device-oom-program"})
 # Answers, or figures with tokens, that show that others than the request which failed are served.
 _OTHERS = 2
+# The answers that a server writes to its access log, and the one that says that the request is wrong.
+_WRONG = "request-refused"
+_ANSWERS = ("request-ok", "request-failed", _WRONG)
 # What Python raises in a request whose client has left.
 _GONE = frozenset({"CancelledError", "ClientDisconnect", "ConnectionResetError", "BrokenPipeError", "GeneratorExit"})
 # No single request ends with these: the port is not had, or the CUDA context of the whole process is gone.
@@ -190,10 +193,16 @@ class AnalysedRun(RunWithFaults):
         heads = (h.index for h in self.deaths if h.id in _ENDS_OF_ENGINES)
         return any(fault.index - HEADING <= i <= fault.last for i in heads)
 
+    def answered_as_wrong(self, fault: Fault) -> bool:
+        """Does the server call the request itself wrong (400), in the next answer that it writes?"""
+        answers = (hit for told in _ANSWERS for hit in self.all(told) if hit.index > fault.last)
+        return getattr(min(answers, key=lambda hit: hit.index, default=None), "id", "") == _WRONG
+
     def _request_level(self, fault: Fault) -> bool:
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
-        ready = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and self.served(until=fault.index)
+        serving = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} or self.answered_as_wrong(fault)
+        ready = serving and self.served(until=fault.index)
         near = reversed(self.lines[max(0, fault.index - HEADING) : fault.index])
         above = next((one for one in near if one.process == line.process), line)  # others write in between
         signed = above if line.level is None and above.module == "uvicorn" else line  # it writes its heading above

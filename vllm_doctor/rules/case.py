@@ -1,5 +1,6 @@
 """A snapshot as rules read it: each signal by name, with a record of what was touched."""
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from vllm_doctor.knowledge import versions
@@ -21,6 +22,8 @@ from vllm_doctor.records.snapshot import Signal, Snapshot
 GIB = 1 << 30
 # No option of vLLM takes a number of this size; what has one was not read right.
 _ABSURD = 1e15
+# Lines of a log in which a command may stand above what vLLM prints first.
+_ABOVE = 60
 
 
 class Case:
@@ -152,8 +155,22 @@ class Case:
 
     def env(self, name: str) -> str | None:
         """A variable of the launch's environment."""
-        launch = self.launch or self._typed
-        return launch.env.get(name) if launch is not None else None
+        return self.variables.get(name)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """The launch's environment, as far as it is known."""
+        launch = self.launch or self._typed or self._typed_above
+        return launch.env if launch is not None else {}
+
+    @cached_property
+    def _typed_above(self) -> Launch | None:
+        """The command above what vLLM printed of the same model: vLLM prints its options, and no variable."""
+        printed = self._run.launch if self._run is not None else None
+        if self._run is None or printed is None:
+            return None
+        typed = command_in([line.text for line in self._run.lines[:_ABOVE]])
+        return typed if typed is not None and typed.model == printed.model else None
 
     @property
     def argv(self) -> tuple[str, ...]:

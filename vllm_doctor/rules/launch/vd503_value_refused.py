@@ -103,8 +103,9 @@ def judge(case: Case) -> Outcome:
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     message = excerpt.said(without("exception-head", without("pydantic-tail", said)))
-    changes = accepted_value(case, fault)
-    changes = changes if any(changes) or named_by_message(fault) else decided(case, fault)
+    # Words that only say that things do not go together tell less than the test that refused them.
+    plainly = named_by_message(fault) or asks_by_name(case, fault)
+    changes = (() if plainly else decided(case, fault)) or accepted_value(case, fault)
     # A check of the configuration that names no option may be about the model's files as well.
     likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(

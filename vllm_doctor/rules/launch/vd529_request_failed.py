@@ -29,6 +29,7 @@ from vllm_doctor.rules.remedies.failed_requests import failed_requests
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import answer_of, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
+from vllm_doctor.rules.remedies.mentioned import switches_named
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import asked, packages
 from vllm_doctor.rules.remedies.run_time_adapters import adapter_path
@@ -80,7 +81,8 @@ def judge(case: Case) -> Outcome:
         title = _title(case, fault, fault.crash)
     usual = cures(case, fault, part) if part is not None else ()
     if issue is None and refuses_the_request(fault, part) and not any(c.name == other_input().name for c in usual):
-        usual = (other_input(), *(() if part is not None and part.id == "tool-parser" else usual))
+        of_parser = part is not None and part.id == "tool-parser"
+        usual = (*switches_named(case, fault), other_input(), *(() if of_parser else usual))
     return finding(
         RULE,
         title=title,
@@ -88,11 +90,19 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=(exception_line(case, fault),),
         changes=first_of_each((*told, *packages(case, fault), *asked(case, fault), *decided(case, fault), *usual))
-        or ((other_input(),) if check_of_request(case, fault, part) else ()),
+        or _of_the_request(case, fault, part),
         refute="other requests of this kind are answered after it",
         layer=part.id if part is not None else "",
         then=_next(case, fault, part),
     )
+
+
+def _of_the_request(case: Case, fault: Fault, part: Layer | None) -> tuple[Change, ...]:
+    """What is left where nothing else is known: a switch of the launch that the refusal names, and the request."""
+    answered = case.run is not None and case.run.answered_as_wrong(fault)
+    if not answered and not check_of_request(case, fault, part):
+        return ()
+    return (*switches_named(case, fault), other_input())
 
 
 def _next(case: Case, fault: Fault, part: Layer | None) -> str:

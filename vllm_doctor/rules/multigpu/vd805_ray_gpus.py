@@ -1,5 +1,6 @@
 """VD805: Ray has not got the GPUs that the launch asks for, and the start waits for them."""
 
+from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
@@ -11,6 +12,8 @@ from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")
+# What Ray calls one, of NVIDIA and AMD.
+_GPU = "GPU"
 
 
 def judge(case: Case) -> Outcome:
@@ -25,6 +28,8 @@ def judge(case: Case) -> Outcome:
         return _serve_waits(case, slow)
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
+    if not isinstance(fault, NotHere | Unseen) and fault.fields("ray-node-empty").get("what") == _GPU:
+        return _empty_node(case, fault)
     gpus = case.gpus
     if (asked := next(reversed(run.all("ray-no-such-node")), None)) is not None:
         return _no_such_node(case, asked)
@@ -48,6 +53,28 @@ def judge(case: Case) -> Outcome:
             thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status"),
         ),
         refute="`ray status` shows as many free GPUs as ranks",
+    )
+
+
+def _empty_node(case: Case, fault: Fault) -> Finding:
+    """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU: started without
+    one in sight, or with fewer than there are."""
+    why = "start Ray on this node where its GPUs are visible, or name how many; vllm serve needs one on its own node"
+    return finding(
+        RULE,
+        title="Ray offers no GPU on the node where vLLM starts",
+        confidence=Confidence.CONFIRMED,
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "ray-start",
+                Direction.REPAIR,
+                why,
+                command="nvidia-smi -L; ray stop; ray start --head --num-gpus=N   # a worker: --address=HEAD:6379",
+            ),
+        ),
+        refute="`ray list nodes --detail` shows a GPU among the resources of this node",
     )
 
 

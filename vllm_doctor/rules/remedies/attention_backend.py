@@ -1,5 +1,7 @@
 """Another attention backend in place of the one that failed."""
 
+from pathlib import PurePosixPath
+
 from vllm_doctor.knowledge import kernels
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.log import chosen_kernels
@@ -87,11 +89,26 @@ def _other_latent(case: Case, fault: Fault, why: str, said: Chosen | None) -> Ch
     """Triton's kernels for latent attention run on every card; sparse attention has no kernels in common with it."""
     names = " ".join((*called(case, fault), said.name if said is not None else "")).lower()
     known = any(backend in names for backend in _LATENT_OTHERS)
-    if not known or "sparse" in names or case.has_flag("attention-backend") is None:
+    if case.has_flag("attention-backend") is None:
         return None
-    if not kernels.has("attention", _LATENT, case.release):
-        return None
+    if not known or "sparse" in names or not kernels.has("attention", _LATENT, case.release):
+        return _chosen_by_vllm(case, fault, why)
     return set_flag(case, "attention-backend", _LATENT, Direction.CHANGE, f"{why}; Triton's runs on every card")
+
+
+def _chosen_by_vllm(case: Case, fault: Fault, why: str) -> Change | None:
+    """Where the launch names the backend whose own file refuses: without the option vLLM asks each what it can do."""
+    given = case.flags.get("attention-backend")
+    file = fault.crash.root.frames[-1].file if fault.crash is not None and fault.crash.root.frames else ""
+    if not isinstance(given, str) or _bare(given) != _bare(PurePosixPath(file).stem):
+        return None
+    whole = f"{why}; without the option vLLM takes one that passes its checks for this model"
+    return set_flag(case, "attention-backend", None, Direction.REMOVE, whole)
+
+
+def _bare(name: str) -> str:
+    """FLASH_ATTN_MLA_SPARSE stands in flashattn_mla_sparse.py."""
+    return name.replace("_", "").lower()
 
 
 def _listed(said: Chosen | None) -> bool:

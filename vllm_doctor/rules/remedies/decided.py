@@ -23,6 +23,8 @@ from vllm_doctor.rules.say import environment, set_flag, thing
 _CHANGES = 2
 _CHECKED = "vLLM's own check above the message asks for it"
 _WAITS = "vLLM's own code waits this long, and what it waited for did not come: it needs longer, or never comes"
+_QUOTED = "the message refuses this variable's value: give one that the message accepts, or remove the variable"
+_OURS = "VLLM_"
 _SERVER = "the server works"
 _FIELDS = "curl -s http://HOST:PORT/openapi.json   # the fields of each request"
 _SAID = {
@@ -58,7 +60,7 @@ def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
     late = _ended_waiting(fault)
     if not (refused_by_vllm(case, fault) or of_front_end(fault) or late):
         return ()
-    told = refusal_text(case, fault)
+    told = _told(case, fault)
     inside = _keys_named(case, told)
     found = guard_of(case, fault)
     if inside or found is None:
@@ -93,7 +95,7 @@ def stays(case: Case, fault: Fault) -> bool:
     root = fault.crash.root if fault.crash is not None else None
     if case.version is None or root is None or not root.frames:
         return False
-    here, told = guard_of(case, fault), refusal_text(case, fault)
+    here, told = guard_of(case, fault), _told(case, fault)
     then = guard(root.frames[-1].file, told, newest_known(), gone=True)
     if here is None or then is None or not here.by or here.pieces != then.pieces or here.by != then.by:
         return False
@@ -115,7 +117,18 @@ def guard_of(case: Case, fault: Fault) -> GuardedRaise | None:
     root = fault.crash.root if fault.crash is not None else None
     if root is None or not root.frames:
         return None
-    return guard(root.frames[-1].file, refusal_text(case, fault), case.version)
+    return guard(root.frames[-1].file, _told(case, fault), case.version)
+
+
+def _told(case: Case, fault: Fault) -> str:
+    """The refusal's words; of an assertion without any its line of code, as Python writes it."""
+    told, root = refusal_text(case, fault), fault.crash.root if fault.crash is not None else None
+    if told.strip() or root is None or root.kind != "AssertionError" or not root.frames:
+        return told
+    try:
+        return ast.unparse(ast.parse(root.frames[-1].code))
+    except (SyntaxError, ValueError, RecursionError):
+        return told
 
 
 def _change(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
@@ -145,6 +158,9 @@ def _longer(case: Case, one: Decider) -> Change | None:
 
 
 def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
+    own = one.key.replace("_", "-")
+    if one.name not in case.flags and own in case.flags and is_option(case, own):
+        one = one._replace(name=own, key="")  # a key of the configuration that has an option of its own name
     given = one.name in case.flags and case.flags[one.name] is not False
     missing = one.sign == "off" or (one.sign == "is" and one.value == "None")
     if one.key:
@@ -261,6 +277,9 @@ def _values_named(case: Case, told: str) -> tuple[Change, ...]:
         if keys and is_option(case, name):
             why = f"the message quotes its `{keys[0]}`: give a value that the message accepts, or leave it out"
             made.append(set_flag(case, name, None, Direction.CHANGE, why))
+    given = case.variables
+    quoted = (name for name, text in given.items() if name.startswith(_OURS) and _stands_in(text, told))
+    made.extend(environment(name, Direction.CHANGE, _QUOTED, before=given[name]) for name in quoted)
     return tuple(change for change in made if change is not None)
 
 

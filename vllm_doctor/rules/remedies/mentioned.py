@@ -34,6 +34,11 @@ def mentioned(case: Case, fault: Fault, *, used: bool = False) -> tuple[Change, 
     return _changes(case, sorted(quoted, key=lambda name: -_spoken(name, told)), _QUOTED)
 
 
+def switches_named(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The switches that the launch turns on and that a refused request meets: without them vLLM takes it."""
+    return tuple(change for change in mentioned(case, fault, used=True) if change.direction is Direction.REMOVE)
+
+
 def _spoken(name: str, told: str) -> int:
     """How many words of the option the message has: several options may have the value that it quotes."""
     return sum(word in told.lower() for word in name.split("-"))
