@@ -2,6 +2,8 @@
 
 import pytest
 
+from vllm_doctor.knowledge.guards import Decider, guard
+from vllm_doctor.knowledge.versions import parse_version
 from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.reading import Known
@@ -209,3 +211,75 @@ def test_an_older_release_that_does_not_know_a_value_of_the_configuration() -> N
     ]
     found = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log"))).findings[0]
     assert [(c.name, c.direction.value) for c in found.changes] == [("model", "change"), ("vllm-version", "upgrade")]
+
+
+def test_a_key_that_has_an_option_of_its_own_name() -> None:
+    said = "Kimi K3 MegaMoE currently requires one expert group."
+    given = ", 'moe_backend': 'deep_gemm_mega_moe'"
+    found = first("vllm/models/kimi_k3/nvidia/model.py", "__init__", said, given, kind="NotImplementedError")
+    assert [(c.name, c.direction.value) for c in found.changes] == [("moe-backend", "change")]
+    assert found.changes[0].why.endswith("it must be another than deep_gemm_mega_moe")
+
+
+def test_what_a_class_of_the_configuration_is_made_with() -> None:
+    """Of a release that was read with less, what the newest reader saw under the same words holds."""
+    file = "vllm/transformers_utils/configs/bailing_moe_v3_vl.py"
+    said = "Bailing V3 VL layer_group_size must be positive, got 0"
+    wanted = OTHER_CONFIG.format(key="layer_group_size", wanted="more than 0")
+    assert said_of(first(file, "_build_layer_types", said)) == [("model", "change", None, wanted)]
+    assert guard(f"{SITE}/{file}", said, parse_version("0.31.0")) == guard(f"{SITE}/{file}", said, None)
+
+
+def _last(file: str, function: str, code: str, said: str, *above: str) -> Finding:
+    """The answer to a log of an engine that ends with an exception at a line of code."""
+    calls = [
+        "Traceback (most recent call last):",
+        f'  File "{SITE}/{file}", line 9, in {function}',
+        f"    {code}",
+        said,
+    ]
+    return diagnose(
+        Snapshot(taken_at="", log=Known(log_of_lines([*above, *(f"{ENGINE}{c}" for c in calls)], "log"), "log"))
+    ).findings[0]
+
+
+def test_an_assertion_without_words_is_known_by_its_line() -> None:
+    args = "{'model': 'acme/chat', 'tensor_parallel_size': 3}"
+    above = (f"{SERVER}INFO 11-29 08:00:00 [utils.py:2] non-default args: {args}",)
+    file = "vllm/model_executor/models/mixtral.py"
+    found = _last(file, "__init__", "assert self.total_num_heads % tp_size == 0", "AssertionError", *above)
+    assert found.changes[0].name == "tensor-parallel-size"
+    known = guard(f"{SITE}/{file}", "assert self.total_num_heads % tp_size == 0", None)
+    assert known is not None
+    assert known.by == (Decider("model", "num_attention_heads"), Decider("option", "tensor-parallel-size"))
+    assert guard(f"{SITE}/{file}", "assert self.total_num_heads % tp_size == 0 or self.spare", None) is None
+
+
+def test_a_variable_of_the_command_above_the_log_that_the_sentence_quotes() -> None:
+    above = (
+        "$ VLLM_ATTENTION_BACKEND=FLASHINFER vllm serve acme/vl",
+        "INFO 05-01 08:00:00 [api_server.py:1] vLLM API server version 0.8.5",
+        "INFO 05-01 08:00:00 [api_server.py:2] args: Namespace(subparser='serve', model='acme/vl')",
+    )
+    file, code = "vllm/model_executor/models/qwen2_5_vl.py", "raise RuntimeError("
+    said = "RuntimeError: Qwen2.5-VL does not support _Backend.FLASHINFER backend now."
+    found = _last(file, "__init__", code, said, *above)
+    assert (found.changes[0].name, found.changes[0].direction.value) == ("VLLM_ATTENTION_BACKEND", "change")
+
+
+def test_an_attention_backend_that_refuses_by_itself_is_left_to_vllm() -> None:
+    """Sparse attention has no other kernels of its kind to name."""
+    said = "FlashAttnMLASparseImpl does not support alibi, sliding window, or logits soft cap."
+    file = "vllm/v1/attention/backends/mla/flashattn_mla_sparse.py"
+    given = ", 'attention_backend': 'FLASH_ATTN_MLA_SPARSE'"
+    found = first(file, "__init__", said, given, kind="NotImplementedError")
+    assert [(c.name, c.direction.value) for c in found.changes] == [("attention-backend", "remove")]
+
+
+def test_a_request_that_the_server_answers_as_wrong_is_the_clients() -> None:
+    """A class of its own and a file of a model are no part that the doctor knows to judge requests: 400 says it."""
+    file = "vllm/entrypoints/openai/decisions/question_types.py"
+    said = "question ids must be non-empty"
+    kind = "vllm.entrypoints.openai.decisions.question_types.StructuredDecisionError"
+    found = first(file, "build_question", said, kind=kind, up=True)
+    assert (found.code, [change.name for change in found.changes]) == ("VD529", ["client-input"])

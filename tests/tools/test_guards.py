@@ -16,6 +16,10 @@ class SchedulerConfig:
         if self.slots > 8:
             raise ValueError(f"There are too many slots here: {self.slots}")
 """
+KERNEL = """
+class KernelConfig:
+    backend: str = "a"
+"""
 ARGUMENTS = """
 class EngineArgs:
     slots: int = 0
@@ -79,6 +83,34 @@ class Other:
         self.act = activation(config.hidden_act)
         self.pace = pace_of(config.pace, rate=1)
 """
+KINDS = """
+class Layer:
+    def __init__(self, vllm_config, config):
+        self.heads = config.num_heads
+        self.use_mega = vllm_config.kernel_config.backend == "mega"
+        self.wide = config.width > 8 and config.depth > 8
+        if self.use_mega and self.heads != 4:
+            raise ValueError("The mega kernel takes four heads")
+        if not self.wide:
+            raise ValueError("This layer has to be a wide one")
+        if config.rate > 2 or config.rate <= 2:
+            raise ValueError("No rate at all is good enough here")
+        assert self.heads % tp_size == 0
+        assert isinstance(config.sink, str)
+        assert self.joined_before_it
+    @property
+    def most(self):
+        return self.config.most_slots
+    def add(self, one):
+        if len(self.held) >= self.most:
+            raise RuntimeError("There is no free place here")
+"""
+CONFIG = """
+class WideConfig:
+    def __init__(self, group_size=0, **kwargs):
+        if group_size <= 0:
+            raise ValueError(f"The size of a group must be positive, got {group_size}")
+"""
 FORMAT = """
 class NarrowConfig(QuantizationConfig):
     def __init__(self, bits):
@@ -97,6 +129,7 @@ def read() -> dict[str, dict[str, object]]:
     files = {
         "vllm/config/scheduler.py": SCHEDULER,
         "vllm/engine/arg_utils.py": ARGUMENTS,
+        "vllm/config/kernel.py": KERNEL,
         "vllm/model_executor/models/block.py": MODEL,
         "vllm/distributed/kv_connector/store.py": CONNECTOR,
         "vllm/entrypoints/chat.py": CHAT,
@@ -104,8 +137,13 @@ def read() -> dict[str, dict[str, object]]:
         "vllm/model_executor/models/callers.py": CALLERS,
         "vllm/model_executor/layers/quantization/narrow.py": FORMAT,
         "vllm/engine/client.py": WAIT,
+        "vllm/model_executor/models/kinds.py": KINDS,
+        "vllm/transformers_utils/configs/wide.py": CONFIG,
     }
-    return guards.read(Wheel("vllm", "0.33.0", files, {}), {"slots": {}, "kv-transfer-config": {}})
+    return guards.read(
+        Wheel("vllm", "0.33.0", files, {}),
+        {"slots": {}, "kv-transfer-config": {}, "kernel-config": {"config": "KernelConfig"}},
+    )
 
 
 def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
@@ -123,6 +161,16 @@ def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
         "Nobody knows this kind of pace: {}": ["model pace"],
         "Only four bits are read here": ["model quantization_config.bits != 4"],
         "The engine did not reply in time": ["variable VLLM_RPC_TIMEOUT"],
+        # what an attribute was set to is asked in its place, as a whole only where each part holds
+        "The mega kernel takes four heads": ["option kernel-config backend == 'mega'", "model num_heads != 4"],
+        "This layer has to be a wide one": ["model width", "model depth"],
+        # two opposite signs tell only that it counts
+        "No rate at all is good enough here": ["model rate"],
+        # a property is what it returns, and what a class of the model's configuration is given a key of config.json
+        "There is no free place here": ["model most_slots"],
+        "The size of a group must be positive, got {}": ["model group_size <= 0"],
+        # an assertion without words is told by its line, where it asks what a person sets
+        "assert self.heads % tp_size == 0": ["model num_heads", "option tensor-parallel-size"],
         # a sentence that may quote a client is kept for the part of it that is vLLM's own
         "Unknown {} of this kind": None,
     }

@@ -27,6 +27,8 @@ _SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"),
     ast.IsNot: ("is not", "is"),
 }  # fmt: skip
+_NEGATED = {**dict(_SIGNS.values()), "on": "off", "off": "on"}
+_ROW = re.compile(r"(?P<head>.+?) (?P<sign>is not|not in|is|in|==|!=|>=|<=|>|<|on|off)(?P<value> .*|)")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _LETTERS, _MOST, _LONGEST = 8, 4, 300
 # A sentence that quotes more things tells of none of them that it was refused.
@@ -35,7 +37,6 @@ _TURNED_ON = ("option ", "extra ", "variable ")
 # What an assertion asks of the code itself, and the signs of a plain test of something that a person sets.
 _OF_CODE = re.compile(r"isinstance\(|hasattr\(|callable\(|\.(?:shape|dtype|ndim|device)\b")
 _SIGNED = re.compile(r" (?:is|is not|in|not in|==|!=|>=|<=|>|<) \S|\w (?:on|off)$")
-_TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp)
 _BARE = (ast.Name, ast.Attribute, ast.Subscript)
 _OF_REQUESTS = re.compile(
     r"vllm/(?:entrypoints|renderers|parser|tool_parsers|reasoning|inputs|multimodal|tokenizers|sampling_params"
@@ -169,7 +170,7 @@ def _sentence(said: ast.expr, scope: Scope) -> str:
 def _decided(at: _At) -> list[str]:
     """What decides the nearest test of which anything is known; of those around it only what they ask plainly."""
     for distance, (test, met, other) in enumerate(reversed(at.tests)):
-        told = dict.fromkeys(_of_test(test, at.scope, met=met, plainly=distance > 0))
+        told = _agreeing(_of_test(test, at.scope, met=met, plainly=distance > 0))
         if distance:
             # a feature that the launch turns on leads there; of a model or a request an outer test says too little
             told = {row: None for row in told if row.startswith(_TURNED_ON)}
@@ -205,12 +206,34 @@ def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Itera
             yield f"{one} {_SIGNS[type(op)][not met]} {_value(right)}"
         case _ if one := _one(test, scope):
             yield f"{one} {'on' if met else 'off'}"
-        case ast.Name() | ast.Attribute() if (set_to := told_once(test, scope)) and isinstance(set_to[0], _TESTS):
+        case ast.Name() | ast.Attribute() if (set_to := told_once(test, scope)) and _each_holds(set_to[0], met=met):
             yield from _of_test(*set_to, met=met, plainly=plainly)
         case _ if one := _switch(test, scope):
             yield f"{one} {'on' if met else 'off'}"
         case _ if not plainly:
             yield from deciders(test, scope)
+
+
+def _each_holds(node: ast.expr, *, met: bool) -> bool:
+    """Is an expression a test, and one of which each part holds here?"""
+    if isinstance(node, ast.UnaryOp):
+        return isinstance(node.op, ast.Not) and _each_holds(node.operand, met=not met)
+    every = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And if met else ast.Or)
+    return every or isinstance(node, ast.Compare) or not isinstance(node, ast.BoolOp | ast.Call | ast.Constant)
+
+
+def _agreeing(rows: Iterator[str]) -> dict[str, None]:
+    """Each row once; of one thing that is asked two opposite ways only its name."""
+    told = dict.fromkeys(rows)
+    parted = {row: _parted(row) for row in told}
+    opposite = {head for head, sign, value in parted.values() if f"{head} {_NEGATED.get(sign)}{value}" in told}
+    return dict.fromkeys(head if head in opposite else row for row, (head, _, _) in parted.items())
+
+
+def _parted(row: str) -> tuple[str, str, str]:
+    """`option a > 1` → `option a`, `>`, ` 1`."""
+    found = _ROW.fullmatch(row)
+    return (found["head"], found["sign"], found["value"]) if found is not None else (row, "", "")
 
 
 def _one(node: ast.expr, scope: Scope) -> str:

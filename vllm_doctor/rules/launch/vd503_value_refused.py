@@ -104,8 +104,10 @@ def judge(case: Case) -> Outcome:
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
     message = excerpt.said(without("exception-head", without("pydantic-tail", said)))
     # Words that only say that things do not go together tell less than the test that refused them.
-    plainly = named_by_message(fault) or asks_by_name(case, fault)
-    changes = (() if plainly else decided(case, fault)) or accepted_value(case, fault)
+    plainly = bool(fault.ids & frozenset(_IDS) - {"validation-error"}) or asks_by_name(case, fault)
+    by_test = () if plainly else decided(case, fault)
+    changes = by_test or accepted_value(case, fault)
+    changes = changes if any(changes) or named_by_message(fault) else decided(case, fault)
     # A check of the configuration that names no option may be about the model's files as well.
     likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
     return finding(
