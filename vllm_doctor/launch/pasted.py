@@ -29,8 +29,10 @@ _CODE = Pattern(r"`(?P<code>[^`\n]{8,4000})`")
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # A line of options alone, and how many make a launch.
 _OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
-# The same behind somebody's word for it, to the line's end.
-_TOLD_OPTIONS = Pattern(r"[A-Za-z)*_\u4e00-\u9fff][:\uff1a][*_ ]{0,6}`?(?P<code>--[a-z][^`\n]{8,2000}?)`?\s{0,8}$")
+# The same behind somebody's word for it, to the line's end; a parser lists what it refuses behind its own.
+_TOLD_OPTIONS = Pattern(
+    r"[A-Za-z)*_\u4e00-\u9fff](?<!arguments)(?<!error)[:\uff1a][*_ ]{0,6}`?(?P<code>--[a-z][^`\n]{8,2000}?)`?\s{0,8}$"
+)
 _OWN_SCRIPT = Pattern(r"\bpython3? (?:-[a-z] )?[\w./-]{1,200}\.py ")
 # A blank behind the `=` of an option: an option without its value would have ended the start before the log began.
 _BLANK = Pattern(r"(--[a-z][a-z0-9_-]{1,60}=) {1,4}(?=[\w./'\"{\[])")
