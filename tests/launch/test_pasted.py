@@ -192,6 +192,14 @@ def test_options_whose_command_nobody_pasted_are_a_launch() -> None:
 @pytest.mark.parametrize(
     "line", ["**Configuration**: `--cpu-offload-gb 8 --max-num-seqs 16`", "flags: --cpu-offload-gb 8 --max-num-seqs 16"]
 )
+def test_what_a_parser_refuses_is_no_launch(line: str) -> None:
+    refused = line.rpartition(": ")[2].strip("`")
+    assert command_in([f"vllm: error: unrecognized arguments: {refused}"]) is None
+
+
+@pytest.mark.parametrize(
+    "line", ["**Configuration**: `--cpu-offload-gb 8 --max-num-seqs 16`", "flags: --cpu-offload-gb 8 --max-num-seqs 16"]
+)
 def test_options_behind_a_word_for_them_are_a_launch(line: str) -> None:
     found = command_in([line, "GPU: a card"])
     assert found is not None

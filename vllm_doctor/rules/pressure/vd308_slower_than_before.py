@@ -99,7 +99,7 @@ def _step(case: Case, run: AnalysedRun) -> Arithmetic | None:
     """Steps a second at most: each reads the weights of all stages and what the requests hold of the KV cache. None
     where the log does not print the weights."""
     weights, pool = case.weights_gib, left_over(case)
-    if weights is None or not run.stats:
+    if not weights or not run.stats:
         return None
     card = find(case.gpu_name, case.total_gib) if case.gpu_name else None
     speed = card.bandwidth if card is not None and card.bandwidth else _SLOWEST
