@@ -12,6 +12,8 @@ LINES = {
     "cpp": "E0314 09:26:59.624700 1 transfer_engine.cc:12] no such room",
     "ray-head": "[2026-03-14 09:27:20,002 E 209 223] (raylet) node_manager.cc:1: no such room",
     "containerd": 'time="2026-03-14T09:27:01Z" level=error msg="RunPodSandbox failed"',
+    "compose": "dependency failed to start: container room-chat-1 is unhealthy",
+    "router": "[2026-03-14 09:11:00,583] WARNING: room/door at http://192.0.2.7:8000 not healthy! (x.py:1:y)",
     "docker": "docker: Error response from daemon: no such room",
     "podman": "Error: statfs /srv/room: no such file or directory",
     "helm": "Error: INSTALLATION FAILED: cannot re-use a name that is still in use",

@@ -1,6 +1,12 @@
 """Several starts in one file: the last is judged, earlier ones are counted; processes of one start are one."""
 
-from vllm_doctor.log.read.assemble import log_of_lines
+import pytest
+
+from tests.log.judging import judged_text
+from vllm_doctor.log.read.assemble import cut, log_of_lines, parse_lines
+from vllm_doctor.log.read.pieces import NotText, stream
+from vllm_doctor.records.log import Log
+from vllm_doctor.records.verdict import Verdict
 
 API = "(APIServer pid={pid}) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0"
 ARGS = "(APIServer pid={pid}) INFO 05-21 10:11:12 [utils.py:1] non-default args: {{'model': 'm{pid}'}}"
@@ -89,3 +95,54 @@ def test_a_start_with_other_arguments_is_judged_itself() -> None:
 def test_a_last_start_that_was_ended_by_somebody_is_judged_itself() -> None:
     ended = [*failed_start()[:2], "KeyboardInterrupt"]
     assert log_of_lines([*failed_start(), *ended], "x").last.lines[-1].text == "KeyboardInterrupt"
+
+
+def at_port(port: int | None, model: str, *said: str) -> list[str]:
+    """A start of a server that signs no line; None: at the port that vLLM takes where the launch names none."""
+    named = f", 'port': {port}" if port is not None else ""
+    return [
+        "INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.10.0",
+        f"INFO 05-21 10:11:12 [utils.py:1] non-default args: {{'model': '{model}'{named}}}",
+        *said,
+    ]
+
+
+def of_text(lines: list[str]) -> Log:
+    read = stream(iter(["\n".join(lines).encode()]))
+    assert not isinstance(read, NotText)
+    return cut(parse_lines(read), "x")
+
+
+def test_what_one_unit_wrote_is_one_server_whatever_it_was_told_to_serve() -> None:
+    lines = [*at_port(None, "chat", "OSError: You are trying to access a gated repo."), *at_port(8001, "embed")]
+    assert not log_of_lines(lines, "journal").others
+    unit = "Mar 14 09:01:00 room systemd[1]: Started vllm.service - vLLM."
+    assert not of_text([unit, *lines]).others
+
+
+@pytest.mark.parametrize(
+    ("second", "servers"),
+    [
+        (at_port(8001, "embed"), 2),
+        (at_port(8001, "chat"), 1),  # the same model at another port is a second try
+        (at_port(8000, "embed"), 1),  # another model at the same port takes the place of the first
+        (at_port(None, "embed"), 1),
+    ],
+)
+def test_servers_in_turn_are_several_where_model_and_port_are_others(second: list[str], servers: int) -> None:
+    log = of_text([*at_port(None, "chat", "INFO:     Application startup complete."), *second])
+    assert len(log.others) + 1 == servers
+    assert log.earlier_runs == 2 - servers
+
+
+def test_a_server_that_starts_again_after_another_has_its_earlier_start_in_its_own_log() -> None:
+    log = of_text([*at_port(None, "chat"), *at_port(8001, "embed"), *at_port(None, "chat", "last")])
+    assert (log.earlier_runs, log.last.lines[-1].text) == (1, "last")
+    assert [one.earlier_runs for one in log.others] == [0]
+
+
+def test_of_two_servers_in_turn_the_failed_one_is_told_and_the_other_by_its_port() -> None:
+    failed = at_port(8001, "embed", "OSError: You are trying to access a gated repo.")
+    told = judged_text("\n".join([*failed, *at_port(8002, "chat", "INFO:     Application startup complete.")]))
+    assert (told.verdict, [one.verdict for one in told.others]) == (Verdict.FINDING, [Verdict.OK])
+    assert [one.subject.place for one in told.others] == ["port 8002"]

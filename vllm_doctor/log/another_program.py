@@ -17,6 +17,8 @@ _ENDS = frozenset({"form-panic", "form-rust-panic", "form-java", "form-exec"})
 # Lines of a text that are read for the name of a program, and those of one message.
 _AROUND, _MORE = 400, 6
 _HARMLESS = ("calls-itself-harmless", "survived-by-design", "cut-mark")
+# A router only warns of a server that is gone: the error is that server's.
+_OF_A_SERVER = ("form-router",)
 
 
 class ForeignError(msgspec.Struct, frozen=True):
@@ -47,7 +49,8 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         first, number = line.number != number, line.number
         by_vllm = line.module not in {None, "uvicorn"} or says(line.process or "", "process-of-vllm")
         whole = line.excerpt or line.text
-        if by_vllm or not first or not whole.strip() or says(whole, *_HARMLESS):
+        harmless = says(whole, *_HARMLESS) and not says(whole, *_OF_A_SERVER)
+        if by_vllm or not first or not whole.strip() or harmless:
             continue
         for form in forms():
             found = read(form, whole) or read(form, line.text)

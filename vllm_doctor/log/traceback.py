@@ -217,7 +217,8 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             continue
         if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
             # A warning is of another module, written in between; as an exception it would take `-W error`.
-            if (_WARNED.match(text) and not _raises(current)) or _feed(current, text, index):
+            beside = (_WARNED.match(text) and not _raises(current)) or _launcher(current, text)
+            if beside or _feed(current, text, index):
                 continue
             unnamed[stream] = (current.first, index, [] if current.name or not current.torn else current.frames)
         if current is not None:
@@ -256,6 +257,11 @@ def _broken_off(crash: _Open | None, text: str) -> bool:
         and not _LOOSE.match(text)
         and not says(text, "information-line", "python-warning", "heading-of-dead-process")
     )
+
+
+def _launcher(crash: _Open, text: str) -> bool:
+    """Did who started the process write it into the same stream, before the exception was named?"""
+    return not crash.name and says(text.strip(), "launcher-line")
 
 
 def _raises(crash: _Open) -> bool:

@@ -107,6 +107,7 @@ _DEEDS = {
     "startup-probe": "startupProbe: {{{to}}}",
     "socket-holder": "stop what holds the socket or the port",
     "page-cache": "drop the page cache before the start",
+    "slurm-gpus": "ask Slurm for GPUs",
     "start-again": "start the same launch once more",
     "start-order": "start the engines of one GPU one after another",
     "torch-compile-cache": "remove the compile cache",

@@ -26,7 +26,7 @@ def log_of_lines(raw: Iterable[str], source: str) -> Log:
     """A log from lines that were read elsewhere (the journal): prefixes stripped, cut into runs."""
     stripper = Stripper()
     lines = [line for number, text in enumerate(raw, 1) for line in stripper.lines(text.rstrip("\n"), number)]
-    return cut(lines, source)
+    return cut(lines, source, turns=False)
 
 
 def parse_lines(read: Read) -> list[LogLine]:
@@ -69,13 +69,15 @@ def raw_lines(text: str) -> list[str]:
     return [line if len(line) <= LINE_LIMIT or "\r" in line else shorten(line) for line in text.split("\n")]
 
 
-def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence[str] = ()) -> Log:
+def cut(
+    lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence[str] = (), *, turns: bool = True
+) -> Log:
     """The last run of these lines; the one before it where that failed and the last only begins.
 
-    A head is incomplete where bytes were skipped and no launch was seen. Where several servers wrote into the text at
-    the same time, it is the first one's, and the others' are beside it.
+    A head is incomplete where bytes were skipped and no launch was seen. Where several servers wrote into the text, it
+    is the first one's, and the others' are beside it.
     """
-    parts = servers(lines)
+    parts = servers(lines, turns=turns)
     if len(parts) == 1:
         return _cut(lines, source, skipped, notes)
     logs = [
@@ -83,7 +85,7 @@ def cut(lines: Sequence[LogLine], source: str, skipped: int = 0, notes: Sequence
             part,
             source,
             skipped,
-            (*notes, f"{len(parts)} servers wrote into it at the same time; the doctor judged {name}"),
+            (*notes, f"{len(parts)} servers wrote into it; the doctor judged {name}"),
         )
         for name, part in parts.items()
     ]

@@ -1,31 +1,38 @@
-"""Takes a text apart into which several servers wrote at the same time: two pods, two process numbers."""
+"""Takes a text apart into which several servers wrote: two pods, two process numbers, two ports in turn."""
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
-from vllm_doctor.log.read.runs import announces, launched_with
+from vllm_doctor.log.read.runs import announces, launched_with, starts
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"
+# entrypoints/openai/cli_args.py: where a server listens that names no port.
+_PORT = "8000"
 # What tells replicas of one workload apart: Kubernetes' random letters after a Deployment's name, the number of a
 # StatefulSet's pod or of a Compose service's container.
 _REPLICA = re.compile(r"(?:-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|[-_.]\d{1,5}$")
 
 
-def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
-    """The lines of each server by its name; a text of one server, or of servers one after another, is one part.
+def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[LogLine]]:
+    """The lines of each server by its name; a text of one server, or of one that starts again, is one part.
 
-    Pods and services are told apart by their names in front of the lines, processes of one host by their numbers.
+    Pods and services are told apart by their names in front of the lines, processes of one host by their numbers, and
+    servers that were started in turn by their launches; without `turns` all is what one unit or container wrote, whose
+    last launch alone still counts.
     """
     announced = {line.stream for line in lines if _announces(line)} - {None}
     if len(announced) > 1:
         return _by_stream(lines)
     if announced and (silent := set(_silent(lines, announced.pop() or ""))):
         rest = [line for line in lines if line.stream not in silent]
-        return servers(rest) | {name: [line for line in lines if line.stream == name] for name in sorted(silent)}
+        return servers(rest, turns=turns) | {
+            name: [line for line in lines if line.stream == name] for name in sorted(silent)
+        }
     lanes = _lanes(lines)
     if len(set(lanes.values())) < 2:
-        return {"": list(lines)}
+        return _in_turn(lines) if turns and not _of_a_unit(lines) else {"": list(lines)}
     found: dict[str, list[LogLine]] = {}
     homes = _homes(lines, lanes)
     names = {lane: f"process {pid}" for pid, lane in lanes.items()}
@@ -35,6 +42,41 @@ def servers(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
             speaking = homes.get(line.pid, speaking)
         found.setdefault(names[speaking], []).append(line)
     return found
+
+
+def _of_a_unit(lines: Sequence[LogLine]) -> bool:
+    """Does systemd speak of the unit that started them? Then one server took the other's place."""
+    return any(line.process == "systemd" for line in lines)
+
+
+def _in_turn(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+    """Each server's lines by its port: who serves another model at another port can run beside the one before it.
+
+    The same port, or the same model elsewhere, is a server that was started again.
+    """
+    begins = [0, *starts(lines), len(lines)]
+    found: dict[str, list[LogLine]] = {}
+    ports: dict[str | None, str] = {}
+    speaking = ""
+    for run in (lines[a:b] for a, b in pairwise(begins) if a < b):
+        told = _launch(run)
+        if told is not None:
+            port, model = told
+            speaking = port if port in found else ports.get(model, port)
+            ports[model] = speaking
+            if "" in found:  # what stands above the first launch is its own
+                found = {speaking: found.pop("")}
+        found.setdefault(speaking, []).extend(run)
+    return {f"port {port}": part for port, part in found.items()} if len(found) > 1 else {"": list(lines)}
+
+
+def _launch(run: Sequence[LogLine]) -> tuple[str, str | None] | None:
+    """(Port, model) of the launch that this run prints."""
+    from vllm_doctor.knowledge.launchline import from_log_arguments
+
+    printed = next((line.text for line in run if launched_with(line.text)), None)
+    launch = from_log_arguments(printed) if printed is not None else None
+    return (str(launch.flags.get("port", _PORT)), launch.model) if launch is not None else None
 
 
 def _announces(line: LogLine) -> bool:

@@ -6,16 +6,18 @@ from vllm_doctor.log.traceback import Link
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit
-from vllm_doctor.rules.say import finding, set_flag, upgrade
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _TENSORS = "The checkpoint has a tensor that this model's code does not read"
 _SHAPES = "A tensor of the checkpoint has a shape that the code does not expect"
+_SENT = "A trainer sends a weight that this model's code does not read"
 _OF_OTHER_SIZE = "tensor-of-other-size"
+_NAMED = "pip show -v vllm | grep -i transformers; pip check"
 _TITLES = {
     "processor-missing": "The checkpoint lacks the processor files for images or audio",
     "feature-extractor-missing": "The checkpoint lacks the processor files for images or audio",
@@ -44,7 +46,9 @@ def judge(case: Case) -> Outcome:
         fault = root
     return finding(
         RULE,
-        title=_TITLES[known] if known else f"{_TENSORS}: {_said(case, fault, None)}",
+        title=_TITLES[known]
+        if known
+        else f"{_SENT if _sent_by_a_trainer(fault) else _TENSORS}: {_said(case, fault, None)}",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_TITLES) if fault.ids else (exception_line(case, fault),),
@@ -77,6 +81,15 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
                 upgrade(case, "a newer release may read this kind of checkpoint"),
             )
     said = _said(case, fault, known)
+    if _sent_by_a_trainer(fault):
+        why = (
+            f"the trainer sends a weight ({said}) under a name that vLLM's code of this model does not have: both take "
+            "the names from Transformers, so use the release of it that this vLLM names"
+        )
+        return (
+            thing(ChangeKind.PACKAGE, "transformers", Direction.CHANGE, why, command=_NAMED),
+            upgrade(case, "a newer release may read the names that the trainer sends"),
+        )
     if any(says(file, "call-of-drafts") for file in fault.files):
         why = f"the tensor is the draft's ({said}): use another draft model, saved for this release, or no draft model"
         return (
@@ -85,6 +98,13 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
         )
     why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
     return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
+
+
+def _sent_by_a_trainer(fault: Fault) -> bool:
+    """Did another program call the model's load_weights itself, with weights that are in no file?"""
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    others = [frame for frame in frames if not says(frame.file, "call-of-vllm")]
+    return 0 < len(others) < len(frames) and says(others[-1].code, "code-gives-weights")
 
 
 def _said(case: Case, fault: Fault, known: str | None) -> str:

@@ -41,13 +41,13 @@ def judge(case: Case) -> Outcome:
     if any(death.index < told.index for death in run.deaths):
         return NotHere("a process of vLLM died before it")
     step = next((one for one in steps() if applies(one, told.what)), None)
-    own = step.title if step is not None else ""
-    title = own or f"{told.name}: {told.what}"
-    short = not own and len(title) <= excerpt.TITLE
+    named = step.title if step is not None else ""
+    title = named or f"{told.name}: {told.what}"
+    short = not named and len(title) <= excerpt.TITLE
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title if own or short else beside(f"{told.name}: ", " ".join(told.what.split())),
+        title=title if named or short else beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY if certain else Confidence.POSSIBLE,

@@ -16,6 +16,7 @@ _LONG = 1800
 _IDS = (
     "nccl-watchdog",
     "rendezvous",
+    "store-wait",
     "call-timeout",
 )
 
@@ -78,8 +79,10 @@ def _never_met(case: Case, fault: Fault) -> Finding:
         RULE,
         title="A rank did not come to the meeting point in time",
         severity=severity(case, fault),
+        confidence=Confidence.CONFIRMED if "rendezvous" in fault.ids else Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(
+            _new_engine(case),
             thing(
                 ChangeKind.OS,
                 "missing-rank",
@@ -96,6 +99,14 @@ def _never_met(case: Case, fault: Fault) -> Finding:
         ),
         refute="all ranks wrote that they joined",
     )
+
+
+def _new_engine(case: Case) -> Change | None:
+    """V0 counts the replicas into its ranks (distributed/parallel_state.py), and starts those of one alone."""
+    if case.env("VLLM_USE_V1") != "0" or (case.count("data-parallel-size") or 1) == 1:
+        return None
+    why = "the V0 engine, which this variable selects, starts one of the replicas and waits for the others"
+    return environment("VLLM_USE_V1", Direction.REMOVE, why)
 
 
 def _longer(case: Case, fault: Fault) -> Change | None:

@@ -26,13 +26,24 @@ def judge(case: Case) -> Outcome:
     waits = final_run(run, run.all("ray-wait")) if case.root is None else ()
     if not over and not waits and case.root is None and (slow := final_run(run, run.all("ray-serve-wait"))):
         return _serve_waits(case, slow)
+    asked = final_run(run, run.all("ray-no-such-node")) if case.root is None else ()
+    if asked:
+        return _no_such_node(case, asked[-1])
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
     if not isinstance(fault, NotHere | Unseen) and fault.fields("ray-node-empty").get("what") == _GPU:
         return _empty_node(case, fault)
     gpus = case.gpus
-    if (asked := next(reversed(run.all("ray-no-such-node")), None)) is not None:
-        return _no_such_node(case, asked)
+    if (named_node := next(reversed(run.all("ray-no-such-node")), None)) is not None:
+        return _no_such_node(case, named_node)
+    fewer = set_flag(
+        case,
+        "tensor-parallel-size",
+        len(gpus) if gpus else None,
+        Direction.LOWER,
+        "at most as many ranks as the cluster has GPUs",
+    )
+    nodes = thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status")
     return finding(
         RULE,
         title=RULE.title if over else f"{RULE.title}: waited {waits[-1].fields['seconds']} s and longer",
@@ -42,16 +53,8 @@ def judge(case: Case) -> Outcome:
             if not isinstance(fault, NotHere | Unseen)
             else (case.line(waits[0].index), case.line(waits[-1].index))
         ),
-        changes=(
-            set_flag(
-                case,
-                "tensor-parallel-size",
-                len(gpus) if gpus else None,
-                Direction.LOWER,
-                "at most as many ranks as the cluster has GPUs",
-            ),
-            thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status"),
-        ),
+        # Nothing tells how many ranks there are to be where the launch is not known.
+        changes=(fewer, nodes) if case.flag("tensor-parallel-size") is not None else (nodes, fewer),
         refute="`ray status` shows as many free GPUs as ranks",
     )
 
