@@ -87,7 +87,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("the log says what failed")
     mute = _SILENT | _OWN_WORDS
     silent = [h for h in run.deaths if h.id in mute or (h.id == "container-exited" and signal_of(h) is not None)]
-    silent = silent or [h for h in run.deaths if h.id in _HEADINGS]
+    silent = silent or [h for h in run.deaths if h.id in _HEADINGS and _lacks_its_error(run, h)]
     said = next((h for h in silent if h.id in _OWN_WORDS), None)
     first = next((h for h in silent if h.id in NATIVE), said or (silent[0] if silent else None))
     if first is None or (run.stopped is not None and run.stopped < first.index):
