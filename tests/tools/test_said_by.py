@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import release
-from releases import compiled, library, said_by
+from releases import library, said_by
 from releases.raised import raised
 
 from tests.tools.small_wheel import wheel
@@ -120,7 +120,7 @@ def test_what_is_no_release_of_a_library_that_is_listed_is_refused(
 
 
 def test_every_library_that_is_listed_has_a_table() -> None:
-    ours = {said_by.OWN, compiled.PROJECT}
+    ours = {said_by.OWN, said_by.COMPILED}
     assert {file.stem for file in said_by.FOLDER.glob("*.json")} == {*library.libraries(), *ours}
 
 

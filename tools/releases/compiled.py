@@ -15,8 +15,8 @@ from pathlib import Path
 from releases import texts
 from releases.raised import Raised
 from releases.wheel import Wheel, WheelError
+from vllm_doctor.knowledge.said_by import COMPILED
 
-PROJECT = "vllm-csrc"
 # c10/util/Exception.h and torch/csrc/Exceptions.h: which class of Python's a failed check becomes. What native code
 # throws itself reaches Python as RuntimeError through torch's dispatcher.
 _CHECKS = {
@@ -50,7 +50,7 @@ def read(place: Path) -> Wheel:
     files = dict(_packed(place) if place.is_file() else _unpacked(place))
     if named is None or not files:
         raise WheelError(f"{place}: {len(files)} sources in csrc/; needed: vllm-VERSION.tar.gz, as PyPI has it")
-    return Wheel(place.name, named["version"], files, {}, project=PROJECT)
+    return Wheel(place.name, named["version"], files, {}, project=COMPILED)
 
 
 def _packed(place: Path) -> Iterator[tuple[str, str]]:

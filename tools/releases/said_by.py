@@ -15,7 +15,7 @@ from releases import compiled, texts
 from releases.raised import raised
 from releases.wheel import Wheel
 from vllm_doctor.knowledge import said_by
-from vllm_doctor.knowledge.said_by import OWN
+from vllm_doctor.knowledge.said_by import COMPILED, OWN
 from vllm_doctor.knowledge.version import as_version
 
 FOLDER = Path(said_by.__file__).parent
@@ -60,7 +60,7 @@ def read(wheel: Wheel) -> frozenset[Row]:
 
 def _rows(wheel: Wheel) -> Iterator[Row]:
     for path, text in wheel.files.items():
-        if wheel.project == compiled.PROJECT:
+        if wheel.project == COMPILED:
             for _, function, kind, sentence in compiled.checks(text):
                 if prints := said_by.told_by(sentence, texts.HOLE):
                     yield prints, path, function, kind
@@ -80,7 +80,7 @@ def merge(wheels: Iterable[Wheel], folder: Path = FOLDER) -> dict[str, int]:
 
 
 def _source(name: str) -> str:
-    return _OF_SOURCES if name == compiled.PROJECT else _SOURCE.format("vLLM" if name == OWN else name)
+    return _OF_SOURCES if name == COMPILED else _SOURCE.format("vLLM" if name == OWN else name)
 
 
 class _Table:

@@ -20,10 +20,10 @@ from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.library_places import library_place_of
 from vllm_doctor.knowledge.version import Version, as_version
 
-OWN = "vllm"
 # vLLM's own, in Python and compiled: the releases of both are vLLM's.
-_OURS = frozenset({OWN, "vllm-csrc"})
-_CSRC = "vllm/csrc/"
+OWN, COMPILED = "vllm", "vllm-csrc"
+_OURS = frozenset({OWN, COMPILED})
+_CSRC = f"{OWN}/csrc/"
 _FOLDER = Path(__file__).parent
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3

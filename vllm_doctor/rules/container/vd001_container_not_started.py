@@ -156,7 +156,7 @@ def judge(case: Case) -> Outcome:
             if not container.events or container.state == "waiting"
             else Confidence.LIKELY,
             evidence=evidence,
-            changes=(one.change(container, fields),),
+            changes=(one.changed(container, fields),),
             refute="the same container starts when it is started again",
         )
     return Clear("the container runtime did not refuse to start it")
@@ -182,7 +182,7 @@ def _typed_by_hand(case: Case) -> Finding | None:
                     title=one.title,
                     phase=one.phase,
                     evidence=(case.line(index),),
-                    changes=(one.change(named, fields),),
+                    changes=(one.changed(named, fields),),
                     refute=_AGAIN["docker"],
                 )
     return _listed(case, run) if run.root is None else None
@@ -201,7 +201,7 @@ def _listed(case: Case, run: AnalysedRun) -> Finding | None:
                 phase=one.phase,
                 confidence=Confidence.LIKELY,
                 evidence=(case.line(index),),
-                changes=(one.change(container, fields),),
+                changes=(one.changed(container, fields),),
                 refute=_AGAIN[container.runtime],
             )
     return None

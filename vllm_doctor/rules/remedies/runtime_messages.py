@@ -16,8 +16,12 @@ class RuntimeMessage(msgspec.Struct, frozen=True):
 
     message: str
     title: str
-    change: Callable[[Container, dict[str, str]], Change]
+    change: Change | Callable[[Container, dict[str, str]], Change]
     phase: Phase = Phase.NOT_MEMORY
+
+    def changed(self, container: Container, said: dict[str, str]) -> Change:
+        """What to do for this container, by the fields of its message."""
+        return self.change if isinstance(self.change, Change) else self.change(container, said)
 
 
 def repair(name: str, why: str, command: str = "", direction: Direction = Direction.REPAIR) -> Change:
@@ -39,22 +43,6 @@ def _toolkit(container: Container, _: dict[str, str]) -> Change:
     )
 
 
-def _driver(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "driver-module", "the host's driver does not answer; until it does, no container gets a GPU",
-        "nvidia-smi; dkms status; modprobe nvidia",
-    )  # fmt: skip
-
-
-def _wsl(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "driver", "the driver is that of Windows, which hands the GPU to WSL 2: no Linux driver belongs into the "
-        "distribution. Install a newer NVIDIA driver on Windows, update WSL, see that the distribution is of version "
-        "2, and restart WSL and Docker",
-        "wsl --update; wsl -l -v; wsl --shutdown   # then in WSL: ls /usr/lib/wsl/lib; nvidia-smi",
-    )  # fmt: skip
-
-
 def _own_files(_: Container, said: dict[str, str]) -> Change:
     name = said.get("file") or "libcuda.so.1"
     return repair(
@@ -72,49 +60,42 @@ def _older_image(_: Container, said: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
-def _mismatch(_: Container, __: dict[str, str]) -> Change:
-    return reload_driver()
-
-
-def _not_installed(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "driver", "the runtime finds no driver library where it runs: install the driver on this host. Docker Desktop "
-        "and Docker from snap run elsewhere, where the host's driver is not: use the packages of Docker Engine",
-        "ldconfig -p | grep libnvidia-ml; docker info --format '{{.OperatingSystem}} {{.DockerRootDir}}'",
-        Direction.ADD,
-    )  # fmt: skip
-
-
-def _lost(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "gpu", "the driver lost a GPU; drain the host and reboot it, and replace a GPU that is lost again",
-        "journalctl -k | grep -E 'NVRM|Xid'; nvidia-smi -L   # then: systemctl reboot",
-    )  # fmt: skip
-
-
-def _slow_driver(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "driver-persistence", "the driver initialises all GPUs again for each program, and that takes too long",
-        "systemctl enable --now nvidia-persistenced; nvidia-smi -q | grep -i persistence",
-    )  # fmt: skip
-
-
-def _ldconfig(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "container-toolkit-settings", "its configuration names an ldconfig of another distribution: write ldconfig = "
-        '"@/sbin/ldconfig" into /etc/nvidia-container-runtime/config.toml',
-        "grep -n ldconfig /etc/nvidia-container-runtime/config.toml; ls -l /sbin/ldconfig*", Direction.CHANGE,
-    )  # fmt: skip
-
-
-def _cgroup(_: Container, __: dict[str, str]) -> Change:
-    return repair(
-        "container-toolkit-settings", "it may not set the device rules of the container: one before 1.8 knows "
-        "no cgroup v2, and a rootless runtime never may. Upgrade it; rootless: no-cgroups = true in "
-        "/etc/nvidia-container-runtime/config.toml, or give the GPUs by CDI",
-        "nvidia-container-cli --version; stat -fc %T /sys/fs/cgroup", Direction.UPGRADE,
-    )  # fmt: skip
-
+# What neither the container nor the words of the message change.
+_DRIVER = repair(
+    "driver-module", "the host's driver does not answer; until it does, no container gets a GPU",
+    "nvidia-smi; dkms status; modprobe nvidia",
+)  # fmt: skip
+_WSL = repair(
+    "driver", "the driver is that of Windows, which hands the GPU to WSL 2: no Linux driver belongs into the "
+    "distribution. Install a newer NVIDIA driver on Windows, update WSL, see that the distribution is of version "
+    "2, and restart WSL and Docker",
+    "wsl --update; wsl -l -v; wsl --shutdown   # then in WSL: ls /usr/lib/wsl/lib; nvidia-smi",
+)  # fmt: skip
+_NOT_INSTALLED = repair(
+    "driver", "the runtime finds no driver library where it runs: install the driver on this host. Docker Desktop "
+    "and Docker from snap run elsewhere, where the host's driver is not: use the packages of Docker Engine",
+    "ldconfig -p | grep libnvidia-ml; docker info --format '{{.OperatingSystem}} {{.DockerRootDir}}'",
+    Direction.ADD,
+)  # fmt: skip
+_LOST = repair(
+    "gpu", "the driver lost a GPU; drain the host and reboot it, and replace a GPU that is lost again",
+    "journalctl -k | grep -E 'NVRM|Xid'; nvidia-smi -L   # then: systemctl reboot",
+)  # fmt: skip
+_SLOW = repair(
+    "driver-persistence", "the driver initialises all GPUs again for each program, and that takes too long",
+    "systemctl enable --now nvidia-persistenced; nvidia-smi -q | grep -i persistence",
+)  # fmt: skip
+_LDCONFIG = repair(
+    "container-toolkit-settings", "its configuration names an ldconfig of another distribution: write ldconfig = "
+    '"@/sbin/ldconfig" into /etc/nvidia-container-runtime/config.toml',
+    "grep -n ldconfig /etc/nvidia-container-runtime/config.toml; ls -l /sbin/ldconfig*", Direction.CHANGE,
+)  # fmt: skip
+_CGROUP = repair(
+    "container-toolkit-settings", "it may not set the device rules of the container: one before 1.8 knows "
+    "no cgroup v2, and a rootless runtime never may. Upgrade it; rootless: no-cgroups = true in "
+    "/etc/nvidia-container-runtime/config.toml, or give the GPUs by CDI",
+    "nvidia-container-cli --version; stat -fc %T /sys/fs/cgroup", Direction.UPGRADE,
+)  # fmt: skip
 
 # The first that was said counts: what tells most stands first.
 OF_THE_GPUS = (
@@ -122,17 +103,17 @@ OF_THE_GPUS = (
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("image-holds-driver", "The image contains driver files, which must come from the host", _own_files,
             Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-without-wsl-gpu", "Windows gives no GPU to WSL, so no container gets one", _wsl,
+    RuntimeMessage("runtime-without-wsl-gpu", "Windows gives no GPU to WSL, so no container gets one", _WSL,
             Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-driver-mismatch", "The host's driver and its libraries do not match", _mismatch,
+    RuntimeMessage("runtime-driver-mismatch", "The host's driver and its libraries do not match", reload_driver(),
             Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-driver-not-installed", "The container runtime finds no NVIDIA driver", _not_installed,
+    RuntimeMessage("runtime-driver-not-installed", "The container runtime finds no NVIDIA driver", _NOT_INSTALLED,
             Phase.DRIVER_CUDA_MISMATCH),
-    RuntimeMessage("runtime-gpu-lost", "The host's driver lost a GPU, so no container gets one", _lost),
-    RuntimeMessage("runtime-driver-slow", "The driver takes too long to start the GPUs", _slow_driver),
-    RuntimeMessage("runtime-ldconfig-missing", "The NVIDIA toolkit runs an ldconfig that is not there", _ldconfig),
-    RuntimeMessage("runtime-device-rules", "The NVIDIA toolkit cannot give the container its devices", _cgroup),
-    RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _driver,
+    RuntimeMessage("runtime-gpu-lost", "The host's driver lost a GPU, so no container gets one", _LOST),
+    RuntimeMessage("runtime-driver-slow", "The driver takes too long to start the GPUs", _SLOW),
+    RuntimeMessage("runtime-ldconfig-missing", "The NVIDIA toolkit runs an ldconfig that is not there", _LDCONFIG),
+    RuntimeMessage("runtime-device-rules", "The NVIDIA toolkit cannot give the container its devices", _CGROUP),
+    RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _DRIVER,
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
             Phase.DRIVER_CUDA_MISMATCH),
