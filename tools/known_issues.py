@@ -11,7 +11,8 @@
                                                and the name by which an entry is known against the releases that it
                                                is said to be met in, of which the last must still have them; and each
                                                option, variable and value of an answer against what those releases take;
-                                               with a launch of each kind of model that has it; and lists the entries
+                                               with a launch of each kind of model that has it; and what prose names
+                                               that no field of its entry holds; and lists the entries
                                                whose first release the code does not show, and the ways round that some
                                                kinds of models do not start with or whose package a release does not
                                                ask for; and what nobody has compared
@@ -55,6 +56,7 @@ from releases.reaching import reaching
 from releases.required import beyond_requirements
 from releases.ways import Way, answers_of, unchecked, way_of, ways
 from releases.ways import write as write_ways
+from releases.worded import unheld
 
 from vllm_doctor.gather.logfile import read_logs
 from vllm_doctor.knowledge.known_issues import Issue, Proof, issues, matching, mended_in, normalised
@@ -443,7 +445,8 @@ def main(argv: list[str] | None = None) -> int:
         wrong += [
             (one.id, why) for one in issues() for check in (misplaced, outlived) for why in check(one, asked.sources)
         ]
-        wrong += [(one.id, why) for one in issues() for check in (refused, ends_the_start) for why in check(one)]
+        told = (refused, ends_the_start, unheld)
+        wrong += [(one.id, why) for one in issues() for check in told for why in check(one)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         early = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
         apart = [f"{one.id}: {why}" for one in issues() for why in for_some_models(one)]

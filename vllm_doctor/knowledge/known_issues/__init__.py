@@ -2,6 +2,10 @@
 
 An entry is matched by what a traceback shows: the class of the exception, its message, the code and the calls that led
 to it. All that an entry names must be there; text alone proves nothing, so a match is never confirmed.
+
+Its prose says what those four show, and of a change what it does. Releases, cards, packages, options and values stand
+in fields that a check holds against the releases' code (tools/releases/worded.py): a sentence of them would be a claim
+of its own.
 """
 
 from collections.abc import Sequence
@@ -9,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.pattern import Pattern, compiled
@@ -47,7 +52,8 @@ class Issue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     the innermost call, and calls as `file:function` of which each must be there. `since` and `fixed` bound the releases
     (from, and the first without it); `address` is what was read, on the day `read`. `cards` are those that the sources
     met it on: others may have it as well, so that they are shown and not matched. `proof` bears out `fixed`, and every
-    answer that is an upgrade, of vLLM or of another package."""
+    answer that is an upgrade, of vLLM or of another package: `why` of an upgrade of vLLM is for which case it is, and
+    nothing where it is for all."""
 
     id: str
     title: str
@@ -86,6 +92,23 @@ def matching(
         and all(any(_found(call, text) for text in calls) for call in one.calls)
     ]
     return tuple(sorted(found, key=_named, reverse=True))
+
+
+def answers_of(one: Issue) -> tuple[Answer, ...]:
+    """The answers of an entry; those that are an upgrade of vLLM say which release mends it, by the entry's proofs."""
+    return tuple(
+        replace(answer, why=_mended(one, answer)) if answer.kind == "upgrade" else answer for answer in one.answers
+    )
+
+
+def _mended(one: Issue, answer: Answer) -> str:
+    """An upgrade that is given `before` a release may mend a part of what is told here."""
+    case = f"{answer.why}: " if answer.why else ""
+    told = f"changed in {answer.before}" if answer.before else f"mended in {one.fixed}"
+    pulls = [proof.pull.removeprefix("vllm-project/vllm#") for proof in one.proof if proof.pull.startswith("vllm-pro")]
+    if not pulls:
+        return f"{case}{told}"
+    return f"{case}{told} (pull request{'s' * (len(pulls) > 1)} {' and '.join(pulls)})"
 
 
 def met_on(one: Issue) -> str:

@@ -1,6 +1,6 @@
 """VD526: the failure looks like one that was reported in public."""
 
-from vllm_doctor.knowledge.known_issues import met_on
+from vllm_doctor.knowledge.known_issues import answers_of, met_on
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.traceback import Crash
@@ -38,7 +38,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),
-        changes=changes_of(case, one.answers, text(case, root))[:_CHANGES],
+        changes=changes_of(case, answers_of(one), text(case, root))[:_CHANGES],
         refute=f"the report describes another failure: {one.address}",
         then=f"{one.about}{met_on(one)} {one.address} (read on {one.read})",
     )
