@@ -95,7 +95,7 @@ def matching(
 
 
 def answers_of(one: Issue) -> tuple[Answer, ...]:
-    """The answers of an entry; those that are an upgrade of vLLM say which release mends it, by the entry's proofs."""
+    """The answers of an entry; those that are an upgrade of vLLM say what the entry's proofs show."""
     return tuple(
         replace(answer, why=_mended(one, answer)) if answer.kind == "upgrade" else answer for answer in one.answers
     )
@@ -104,7 +104,7 @@ def answers_of(one: Issue) -> tuple[Answer, ...]:
 def _mended(one: Issue, answer: Answer) -> str:
     """An upgrade that is given `before` a release may mend a part of what is told here."""
     case = f"{answer.why}: " if answer.why else ""
-    told = f"changed in {answer.before}" if answer.before else f"mended in {one.fixed}"
+    told = f"changed in {answer.before}" if answer.before else f"{one.fixed} no longer fails in this way"
     pulls = [proof.pull.removeprefix("vllm-project/vllm#") for proof in one.proof if proof.pull.startswith("vllm-pro")]
     if not pulls:
         return f"{case}{told}"
