@@ -2,6 +2,7 @@
 
 import pytest
 
+from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.library_places import library_place_of
 from vllm_doctor.knowledge.said_by import fingerprints, said_by, told_by
 from vllm_doctor.knowledge.version import as_version
@@ -45,6 +46,36 @@ OF_LIBRARIES = [
     ("ValidationError", "Value error, group_size requires strategy to be set to 'group'", "quantization-config"),
     ("InvalidToolException", _TOOL, "mistral-message"),
 ]
+
+
+# Compiled code of FlashInfer lies in its wheel; each check tells by its own words of which part it is.
+_CUDA = "Check failed: (status == cudaSuccess) is false: "
+OF_FLASHINFER = [
+    (f"{_CUDA}Failed to plan MLA, error: no kernel image", "batch_mla_", "attention"),
+    ("Assertion failed: swap_ab must be true for mixed dtype WS grouped GEMM", "moe_gemm/", "experts"),
+    (
+        "Check failed: mat1.dtype() == FLOAT4_E2M1X2 (1 vs. 2) : mat1 must be FLOAT4_E2M1X2 (uint8)",
+        "fp4_gemm",
+        "quantized",
+    ),
+    (f"{_CUDA}allreduce_fusion_op failed with error code999", "trtllm_allreduce_fusion", "ranks"),
+]
+
+
+@pytest.mark.parametrize(("message", "file", "part"), OF_FLASHINFER)
+def test_a_check_of_flashinfers_compiled_code_tells_its_kernel(message: str, file: str, part: str) -> None:
+    told = said_by("RuntimeError", message)
+    assert told is not None
+    assert told.file.startswith("flashinfer/data/")
+    assert file in told.file
+    path = f"/site-packages/{told.file}"
+    place = library_place_of(path, told.function, told.kind, serving=None)
+    layer = layer_of((), (path,))
+    assert (place.layer if place is not None else layer.id if layer is not None else "") == part
+
+
+def test_a_check_that_every_kernel_of_flashinfer_has_tells_none() -> None:
+    assert said_by("RuntimeError", _CUDA) is None
 
 
 @pytest.mark.parametrize(("kind", "message", "place"), OF_LIBRARIES)

@@ -35,6 +35,32 @@ SAID = [
 ]
 
 
+# FlashInfer's macros stream what they print (tvm/ffi/error.h), join it by spaces, or format it as printf does.
+STREAMED = r"""
+void plan_rows(TensorView rows, int64_t page) {
+  TVM_FFI_ICHECK(rows.ndim() == 2) << "rows must lie in " << 2 << " dimensions";
+  TVM_FFI_ICHECK_GE(rows.size(0),
+                    page);
+  TVM_FFI_THROW(ValueError) << "no page of " << page << " rows " "is known";
+  TVM_FFI_THROW(NotImplementedError) << "rows of this type";
+  FLASHINFER_CHECK(page > 0, "a page of", page, "rows is empty");
+  FLASHINFER_ERROR("rows of " + std::to_string(page) + " do not fit");
+  TLLM_CHECK_WITH_INFO(page < 9, "a page of %d rows is too long", page);
+  TLLM_CHECK(page != 7);
+}
+"""
+SAID_STREAMED = [
+    ("RuntimeError", "Check failed: (rows.ndim() == 2) is false: rows must lie in \0 dimensions"),
+    ("RuntimeError", "Check failed: rows.size(0) >= page (\0 vs. \0) : "),
+    ("ValueError", "no page of \0 rows is known"),
+    ("RuntimeError", "rows of this type"),
+    ("RuntimeError", "a page of \0 rows is empty"),
+    ("RuntimeError", "rows of \0 do not fit"),
+    ("RuntimeError", "Assertion failed: a page of \0 rows is too long"),
+    ("RuntimeError", "Assertion failed: page != 7"),
+]
+
+
 def packed(folder: Path, name: str, members: dict[str, str]) -> Path:
     place = folder / name
     with tarfile.open(place, "w:gz") as held:
@@ -47,6 +73,11 @@ def packed(folder: Path, name: str, members: dict[str, str]) -> Path:
 
 def test_each_check_tells_its_function_its_class_and_what_it_prints() -> None:
     assert list(compiled.checks(SOURCE)) == [Raised(name, name, kind, text) for name, kind, text in SAID]
+
+
+def test_a_check_that_streams_or_formats_its_words_is_read_as_well() -> None:
+    found = [("plan_rows", *said) for said in SAID_STREAMED]
+    assert [(one.function, one.kind, one.sentence) for one in compiled.checks(STREAMED)] == found
 
 
 def test_a_source_distribution_fills_a_table_of_its_own(tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """What a release's compiled code refuses in a sentence: the checks of its C++ and CUDA sources, and where they stand.
 
-The sources are in the release's source distribution (csrc/), not in its wheel. No compiler reads them here: a check is
-a call of one of a few macros, whose arguments are a condition and what is printed.
+vLLM's sources are in its source distribution (csrc/), not in its wheel; FlashInfer's are in its wheel, as it builds its
+kernels where they run. No compiler reads them here: a check is a call of one of a few macros, whose arguments are a
+condition and what is printed, or into which it is streamed (`<<`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from releases.wheel import Wheel, WheelError
 from vllm_doctor.knowledge.said_by import COMPILED
 
 # c10/util/Exception.h and torch/csrc/Exceptions.h: which class of Python's a failed check becomes. What native code
-# throws itself reaches Python as RuntimeError through torch's dispatcher.
+# throws itself reaches Python as RuntimeError, through torch's dispatcher as through tvm_ffi, which knows the classes
+# of Python alone (tvm_ffi/error.py).
 _CHECKS = {
     "": "RuntimeError",
     "_NOT_IMPLEMENTED": "NotImplementedError",
@@ -26,9 +28,14 @@ _CHECKS = {
     "_TYPE": "TypeError",
     "_INDEX": "IndexError",
 }
+_KINDS = frozenset({"ValueError", "TypeError", "AttributeError", "KeyError", "IndexError", "AssertionError"})
 _CALL = re.compile(
-    r"\b(?:(?:STD_)?TORCH_CHECK(?P<check>|_NOT_IMPLEMENTED|_VALUE|_TYPE|_INDEX)|throw std::\w+)\s*\((?P<inside>)"
+    r"\b(?:(?:STD_)?TORCH_CHECK(?P<check>|_NOT_IMPLEMENTED|_VALUE|_TYPE|_INDEX)"
+    r"|(?P<thrown>throw std::\w+|FLASHINFER_ERROR|TLLM_THROW)|(?P<joined>FLASHINFER_CHECK)"
+    r"|(?P<asserted>TLLM_CHECK(?:_WITH_INFO)?)"
+    r"|TVM_FFI_(?P<streamed>I?CHECK|(?:LOG_AND_)?THROW)(?:_(?P<compares>EQ|NE|LT|LE|GT|GE))?)\s*\("
 )
+_SIGNS = {"EQ": "==", "NE": "!=", "LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _NO_FUNCTION = r"(?!#|\s|namespace|template|using|typedef|return|static_assert)"
 _FUNCTION = re.compile(rf"^{_NO_FUNCTION}[\w:<>*&,\s]*?\b(?P<name>\w+)\s*\(", re.MULTILINE)
@@ -75,46 +82,89 @@ def _unpacked(place: Path) -> Iterator[tuple[str, str]]:
 
 
 def checks(source: str) -> Iterator[Raised]:
-    """Each check with a sentence, in the order of the source; a value in it is a hole. One without words is printed by
-    torch with its condition."""
+    """Each check with a sentence, in the order of the source; a value in it is a hole. One without words is printed
+    with its condition."""
     code = _COMMENT.sub(lambda m: " " if "\n" not in m[0] else "\n", source)
     functions = [(m.start(), m["name"]) for m in _FUNCTION.finditer(code)]
     for call in _CALL.finditer(code):
-        arguments = list(_arguments(code, call.end()))
-        said = arguments if call["check"] is None else arguments[1:]
-        text = "".join(_printed(one) for one in said)
-        if call["check"] is not None and not said:
-            text = f"Expected {' '.join(arguments[0].split())} to be true, but got false."
+        kind, text = _said(call, code)
         function = next((name for start, name in reversed(functions) if start < call.start()), "")
         if text.strip(texts.HOLE + " "):
-            yield Raised(function, function, _CHECKS[call["check"] or ""], text)
+            yield Raised(function, function, kind, text)
+
+
+def _said(call: re.Match[str], code: str) -> tuple[str, str]:
+    """The class that a failed check becomes, and its sentence."""
+    arguments, end = _arguments(code, call.end())
+    condition = " ".join(arguments[0].split()) if arguments else ""
+    if call["streamed"]:
+        return _streamed(call, [" ".join(one.split()) for one in arguments], _stream(code, end))
+    if call["joined"]:  # flashinfer/exception.h writes a space between what it is given
+        return "RuntimeError", " ".join(map(_printed, arguments[1:])) or f"Check failed: {condition}"
+    if call["asserted"]:  # tensorrt_llm/common/assert.h, as printf; what it is called with are values
+        return "RuntimeError", f"Assertion failed: {_formatted(arguments[1:2]) or condition}"
+    if call["thrown"]:
+        told = _formatted(arguments[:1]) if call["thrown"] == "TLLM_THROW" else "".join(map(_printed, arguments))
+        return "RuntimeError", told
+    text = "".join(map(_printed, arguments[1:]))
+    return _CHECKS[call["check"]], text if arguments[1:] else f"Expected {condition} to be true, but got false."
+
+
+def _streamed(call: re.Match[str], arguments: list[str], said: str) -> tuple[str, str]:
+    """tvm/ffi/error.h: what is checked stands before what was streamed in."""
+    compares = _SIGNS.get(call["compares"] or "")
+    kind = arguments[-1] if arguments and arguments[-1] in _KINDS else "RuntimeError"
+    if call["streamed"].endswith("THROW"):
+        return kind, said
+    if compares and len(arguments) > 1:
+        hole = texts.HOLE
+        return kind, f"Check failed: {arguments[0]} {compares} {arguments[1]} ({hole} vs. {hole}) : {said}"
+    return kind, f"Check failed: ({', '.join(arguments[:1])}) is false: {said}"
+
+
+def _stream(code: str, at: int) -> str:
+    """What a statement streams into the check before it."""
+    statement, _ = _arguments(code, at, ends=";")
+    parts = statement[0].split("<<") if statement and statement[0].startswith("<<") else []
+    return "".join(_printed(" ".join(part.replace("\\\n", " ").split())) for part in parts[1:])
+
+
+def _formatted(said: list[str]) -> str:
+    """A format of printf's, with a hole for each value."""
+    return texts.SLOTS.sub(texts.HOLE, "".join(map(_printed, said)))
 
 
 def _printed(argument: str) -> str:
-    """What one argument prints: literals that stand side by side are one, anything else is a value."""
-    alone = not _LITERAL.sub("", argument).strip()
-    words = "".join(_LITERAL.findall(argument)).replace("\\n", "\n").replace('\\"', '"')
-    return words if alone else f"{words}{texts.HOLE}" if words and "+" in argument else texts.HOLE
+    """What one argument prints: literals that stand side by side are one, what `+` joins to them is a value, and so is
+    anything else."""
+    between, words = _LITERAL.split(argument)[::2], _LITERAL.findall(argument)
+    if not words or ("+" not in argument and any(one.strip() for one in between)):
+        return texts.HOLE
+    told = [texts.HOLE if "+" in one else "" for one in between]
+    words = [one.replace("\\n", "\n").replace('\\"', '"') for one in words]
+    return told[0] + "".join(f"{word}{value}" for word, value in zip(words, told[1:], strict=True))
 
 
-def _arguments(code: str, at: int) -> Iterator[str]:
-    """The arguments of a call, from behind its parenthesis to the one that closes it."""
+def _arguments(code: str, at: int, ends: str = _CLOSES) -> tuple[list[str], int]:
+    """The arguments of a call, from behind its parenthesis to the one that closes it, and where that is; `ends`: of a
+    statement, which has one."""
+    found: list[str] = []
     start, depth = at, 0
     while at < len(code):
         letter = code[at]
         if letter == '"':
-            found = _LITERAL.match(code, at)
-            at = found.end() if found else len(code)
+            literal = _LITERAL.match(code, at)
+            at = literal.end() if literal else len(code)
             continue
+        if not depth and letter in ends:
+            break
         if letter in _OPENS:
             depth += 1
         elif letter in _CLOSES:
-            if not depth:
-                if code[start:at].strip():
-                    yield code[start:at].strip()
-                return
             depth -= 1
-        elif letter == "," and not depth:
-            yield code[start:at].strip()
+        elif letter == "," and not depth and ends == _CLOSES:
+            found.append(code[start:at].strip())
             start = at + 1
         at += 1
+    last = code[start:at].strip() if at < len(code) else ""
+    return [*found, last] if last else found, at + 1

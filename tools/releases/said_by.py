@@ -8,11 +8,12 @@ ends with `-` where the newest release has it, so that the next one moves no lin
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from releases import compiled, texts
-from releases.raised import raised
+from releases.raised import Raised, raised
 from releases.wheel import Wheel
 from vllm_doctor.knowledge import said_by
 from vllm_doctor.knowledge.said_by import COMPILED, OWN
@@ -49,6 +50,8 @@ _OF_PYTHON = (
     "too many values to unpack (expected",
 )
 _PYTHON = frozenset(one for text in _OF_PYTHON for one in said_by.fingerprints(text))
+# In checks of more sources than this three words in a row tell nothing.
+_TELLING = 6
 
 Row = tuple[str, str, str, str]  # fingerprints, file, function, kind
 
@@ -59,16 +62,31 @@ def read(wheel: Wheel) -> frozenset[Row]:
 
 
 def _rows(wheel: Wheel) -> Iterator[Row]:
+    checked = {path: list(compiled.checks(text)) for path, text in wheel.files.items() if not path.endswith(".py")}
+    # vLLM's own are told to be vLLM's however many kernels copy them
+    common = _common(checked) if wheel.project != COMPILED else frozenset()
+    for path, checks in checked.items():
+        for _, function, kind, sentence in checks:
+            if prints := said_by.told_by(sentence, texts.HOLE, common):
+                yield prints, path, function, kind
     for path, text in wheel.files.items():
-        if wheel.project == COMPILED:
-            for _, function, kind, sentence in compiled.checks(text):
-                if prints := said_by.told_by(sentence, texts.HOLE):
-                    yield prints, path, function, kind
-        elif not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
+        if path in checked:
+            continue
+        if not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
             for _, function, kind, sentence in raised(wheel.tree(path)):
                 prints = said_by.told_by(sentence, texts.HOLE)
                 if prints and not _PYTHON.issuperset(prints[i : i + 6] for i in range(0, len(prints), 6)):
                     yield prints, path, function, kind
+
+
+def _common(checked: dict[str, list[Raised]]) -> frozenset[str]:
+    """Words that the checks of many sources begin with, or quote as their condition: they tell none of them."""
+    found = Counter(
+        one
+        for checks in checked.values()
+        for one in {one for check in checks for one in said_by.fingerprints(check.sentence, texts.HOLE)}
+    )
+    return frozenset(one for one, times in found.items() if times > _TELLING)
 
 
 def merge(wheels: Iterable[Wheel], folder: Path = FOLDER) -> dict[str, int]:

@@ -15,7 +15,7 @@ from releases.wheel import Wheel
 HOLE = "\0"
 _JOIN = re.compile(r"""["']\s*\n\s*[rRfFbBuU]{0,2}["']""")
 _LEFT_OUT = re.compile(r"vllm/(benchmarks|assets)/.*")
-_SLOTS = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d.]*[sdrfgixX]|\$?\{[^{}]*\}")
+SLOTS = re.compile(r"%(?:\(\w+\))?[-#0 +]*[\d.]*[sdrfgixX]|\$?\{[^{}]*\}")
 
 
 def outlines(wheel: Wheel) -> dict[str, str]:
@@ -39,7 +39,7 @@ def templates(module: ast.Module) -> Iterator[str]:
         if text is not None:
             inside.update(id(part) for part in ast.walk(node))
             if len(text) > 8:
-                yield _SLOTS.sub(HOLE, text) if not isinstance(node, ast.JoinedStr) else text
+                yield SLOTS.sub(HOLE, text) if not isinstance(node, ast.JoinedStr) else text
 
 
 def _text(node: ast.AST) -> str | None:

@@ -76,17 +76,18 @@ def fingerprints(text: str, hole: str = "") -> tuple[str, ...]:
     )
 
 
-def told_by(text: str, hole: str) -> str:
-    """The fingerprints that tell a sentence, as one word; empty where too little of it is fixed."""
-    found = sorted(set(fingerprints(text, hole)))[:_PRINTS]
-    return "".join(found) if len(found) == _PRINTS else ""
+def told_by(text: str, hole: str, common: frozenset[str] = frozenset()) -> str:
+    """The fingerprints that tell a sentence, as one word, those that are `common` last; empty where too little of it
+    is fixed."""
+    found = sorted(set(fingerprints(text, hole)), key=lambda one: (one in common, one))[:_PRINTS]
+    return "".join(sorted(found)) if len(found) == _PRINTS and not common.issuperset(found) else ""
 
 
 def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bool = True) -> SaidBy | None:
     """The call that raises `kind` with such a message: vLLM's in this release, else in the newest that has it, or a
     library's. None where no sentence fits, or calls of several parts have the same one."""
     tables = [OWN, *(_libraries() if libraries else ())]
-    found = [one for name in tables for one in _told(name, kind, message[:_READ], at)]
+    found = _first_written([one for name in tables for one in _told(name, kind, message[:_READ], at)])
     return _one(found) or _compiled(found) or _alike(found, message)
 
 
@@ -103,6 +104,13 @@ def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy
     calls = {one.function for one in told}
     before = (one for one in found if name in _OURS and at is None and one.function not in calls)
     return [] if any(_whole(one) not in map(_whole, told) for one in before) else told
+
+
+def _first_written(found: list[SaidBy]) -> list[SaidBy]:
+    """Without the compiled code that a library took from vLLM's (FlashInfer its custom all-reduce)."""
+    if not any(one.file.startswith(_CSRC) for one in found):
+        return found
+    return [one for one in found if one.own or one.file.endswith(".py")]
 
 
 def _whole(one: SaidBy) -> str:

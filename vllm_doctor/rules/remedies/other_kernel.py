@@ -189,7 +189,9 @@ def _other_linear(name: str) -> str | None:
 
 
 def _other_product(case: Case, fault: Fault) -> Change | None:
-    """Another kernel than CUTLASS' for scaled products, where only the calls tell which one failed."""
+    """Another kernel than CUTLASS' or FlashInfer's for scaled products, where only the calls tell which one failed."""
+    if any(says(file, "call-flashinfer") for file in called(case, fault)):
+        return _other_than_flashinfers(case)
     calls = " ".join(fault.functions)
     if "cutlass" not in calls or case.effective("linear-backend") not in {None, "auto", "cutlass"}:
         return None
@@ -201,6 +203,19 @@ def _other_product(case: Case, fault: Fault) -> Change | None:
     if "int8" in calls or "fp4" in calls or case.has_env(forced) is None or case.env(forced) == "1":
         return None
     return environment(forced, Direction.SET, f"{why}: Marlin's, in releases without an option for it", to="1")
+
+
+def _other_than_flashinfers(case: Case) -> Change | None:
+    """Marlin's product for FP8 and FP4 weights alike; before there was an option, of FP4 weights vLLM's own."""
+    why = "FlashInfer's kernel for this product failed; another kernel multiplies the same weights"
+    if kernels.has("linear", "marlin", case.release):
+        return set_flag(case, "linear-backend", "marlin", Direction.SET, why)
+    variable = "VLLM_NVFP4_GEMM_BACKEND"
+    if case.has_env(variable) is None or case.env(variable) == "cutlass":
+        return None
+    return environment(
+        variable, Direction.SET, f"{why} (NVFP4)", to="cutlass", applicability=Applicability.NEEDS_REVIEW
+    )
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
