@@ -44,6 +44,7 @@ READ = [
     ("flashinfer/jit/core.py", "build", "RuntimeError", False, "flashinfer-build"),
     ("flashinfer/comm/trtllm_mnnvl_ar.py", "f", "ValueError", False, "flashinfer-ranks"),
     ("xgrammar/grammar.py", "f", "ValueError", True, "grammar-of-xgrammar"),
+    ("xgrammar/matcher.py", "apply_token_bitmask_inplace", "ValueError", True, "mask-of-xgrammar"),
     ("transformers/generation/configuration_utils.py", "validate", "ValueError", False, "generation-config"),
     ("transformers/models/bert/configuration_bert.py", "__init__", "ValueError", False, "model-config-file"),
     ("transformers/models/llava_next/modeling_llava_next.py", "f", "TypeError", False, "model-config-of-code"),

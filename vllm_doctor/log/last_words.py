@@ -89,6 +89,8 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
     for index in chain(range(run.worked + 1, end), range(max(last + 1, end), len(lines))):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
+        if not line.text.strip():
+            continue  # a blank line of a traceback's code tells nothing
         if not beside and index in cut:
             yield line
         if beside or index in told or index in known or index in cut or _own(line):

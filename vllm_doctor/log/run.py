@@ -25,9 +25,12 @@ _OWN_WORDS = (
     "shutdown-marker",
     "engine-shutdown",
     "offline-progress",
+    "batch-file-progress",
     "eval-results",
     "broadcast-wait",
 )
+# The bars of a batch: what a script asks for, and what `vllm run-batch` reads of a file.
+_BARS = ("offline-progress", "batch-file-progress")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What the executor of V0 alone calls; V1's asks for bytes instead.
@@ -158,9 +161,7 @@ class Run:
     @cached_property
     def is_script(self) -> bool:
         """Is it a script that had its answers, whose engine ends with it?"""
-        return (
-            self.first("offline-progress") is not None and self.first("app-started", "uvicorn-running", "stats") is None
-        )
+        return self.first(*_BARS) is not None and self.first("app-started", "uvicorn-running", "stats") is None
 
     @cached_property
     def version(self) -> str | None:
@@ -297,7 +298,7 @@ class Run:
     def _without_progress(self, after: int) -> set[int]:
         """Lines after `after` in which a batch's bar is written again with no prompt more than before it: at none, or
         for the last time while the program ends."""
-        bars = [(h.index, int(h.fields["done"])) for h in self.all("offline-progress") if "done" in h.fields]
+        bars = [(h.index, int(h.fields["done"])) for one in _BARS for h in self.all(one) if "done" in h.fields]
         before = max((done for index, done in bars if index <= after), default=0)
         return {index for index, done in bars if index > after and done <= before}
 

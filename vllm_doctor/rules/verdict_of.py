@@ -103,6 +103,11 @@ def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
 
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.client is not None:
+        if run.client.succeeded and run.client.failed == 0 and not run.client.saw:
+            return Verdict.OK, (
+                f"a client's measure of the server ({run.client.name}): {run.client.answers}; of its speed the doctor "
+                "judges nothing here: give the server's own log"
+            )
         return Verdict.UNKNOWN, (
             f"this is a client's log ({run.client.name}): {run.client.answers}; "
             "a client's log says nothing more about the server: give the server's own log"

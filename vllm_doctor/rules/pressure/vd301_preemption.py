@@ -3,6 +3,7 @@
 import msgspec
 
 from vllm_doctor.knowledge.serving import FINISHED, KV_USE, PREEMPTIONS, RUNNING, WAITING, highest, rate, total
+from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.host import Scrape
 from vllm_doctor.records.snapshot import Signal
@@ -115,6 +116,10 @@ def _of_log_v0(case: Case) -> _Storm | None:
     counts = [int(h.fields["count"]) for h in hits if "count" in h.fields]
     if not counts or (max(counts) < _STORM_V0 and not _alone(case)):
         return None
+    first, last = (case.line(h.index).observed_at for h in (hits[0], hits[-1]))
+    passed = seconds_between(first, last)
+    if passed and (max(counts) - min(counts)) / passed < _RATE:
+        return None  # an hour's batch, say: the pool was full now and then
     sums = (Arithmetic("preemptions in this series", max(counts), "", "total_num_cumulative_preemption", "the log"),)
     sure = max(counts) >= _STORM_V0
     return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=sure)
