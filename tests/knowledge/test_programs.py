@@ -22,6 +22,7 @@ LINES = {
     "systemd": "room.service: Failed to set up mount namespacing: /srv/room: No such file or directory",
     "nginx": "nginx: [emerg] no such room",
     "envoy": "[2026-03-14 09:30:00.100][12][critical][main] [source/server/server.cc:131] no such room",
+    "argparse": "room: error: argument command: invalid choice: 'open' (choose from 'lock', 'shut')",
     "pip": "ERROR: No matching distribution found for room==9",
     "pip-uv": "  × No solution found when resolving dependencies:",
     "apt": "E: Unable to locate package room",

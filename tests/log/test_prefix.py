@@ -48,6 +48,7 @@ def one(raw: str) -> LogLine:
             "w.py:1",
         ),
         (f"[rank0]: {WORDS}", "rank0", None, None, None),
+        (f"[address=0.0.0.0:46149, pid=156] [address=0.0.0.0:9, pid=7] {WORDS}", None, None, None, None),
         (f"(APIServer pid=5) INFO:     {WORDS}", "APIServer", 5, "INFO", "uvicorn"),
         (f"May 21 10:11:12 gpu01 vllm[4242]: INFO 05-21 10:11:12 [w.py:1] {WORDS}", None, 4242, "INFO", "w.py:1"),
         (f"May  1 10:11:12.123456 gpu01 vllm[4242]: (EngineCore pid=7) {WORDS}", "EngineCore", 7, None, None),

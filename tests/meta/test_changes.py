@@ -52,6 +52,7 @@ NOT_KNOWN = {
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",
     "lora-modules": "which adapter was meant is the owner's knowledge",
     "tool-call-parser": "in which format a model writes its calls, its own page says",
+    "reasoning-parser": "how a model marks its reasoning, its own page says",
     "chat-template": "which file was meant is the owner's knowledge",
     "revision": "which branch, tag or commit is wanted is the owner's knowledge",
     "ssl-certfile": "which certificate and key are meant is the owner's knowledge",

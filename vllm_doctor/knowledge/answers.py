@@ -9,6 +9,7 @@ import msgspec
 from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.records.verdict import Direction
 
+_CLIENT = "client-"
 # As `{field}` alone: JSON and a format of a program have another sign beside the brace.
 _FIELD = Pattern(r"(?<![{$])\{([a-z_]{1,40})\}(?!\})")
 
@@ -24,7 +25,8 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kernel than the one that failed, `pool` a smaller pool in memory of the host, by the calls that asked for it.
     One that is true only `before` a release is left out from that release on, as the version or V1's calls tell, and
     one that is true only `since` a release before that, as the version tells.
-    `title` is the problem, where `said` and a layer tell which one it is.
+    `title` is the problem, where `said` and a layer tell which one it is. One with `at_start` is true of a start only,
+    and one that a client carries out never is.
     """
 
     kind: Literal["flag", "env", "os", "package", "hardware", "upgrade", "kernel", "pool"]
@@ -41,12 +43,18 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: str | None = None
     title: str = ""
     otherwise: str | None = None
+    at_start: bool = False
 
     def __post_init__(self) -> None:
         """An option is no variable: what a reader pastes would be `unset attention-backend`."""
         named = self.options[0].strip("{}") if self.options else "_"
         if self.kind == "env" and not named.isidentifier():
             raise ValueError(f"`options`: {self.options[0]} is not the name of a variable")
+
+    @property
+    def of_a_client(self) -> bool:
+        """Is it for whoever sends the requests?"""
+        return self.kind == "os" and any(name.startswith(_CLIENT) for name in self.options)
 
 
 def applies(answer: Answer, text: str) -> bool:

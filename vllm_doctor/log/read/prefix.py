@@ -82,6 +82,8 @@ _TOLD_CLIENT = re.compile(
 )
 # The same as litellm passes it on, with its own class for the status.
 _PASSED_ON = re.compile(r".{0,300}?litellm\.BadRequestError: Hosted_vllmException - (?!Error code)(?P<what>.+)")
+# What an actor of xoscar (Xinference) puts before the words of an exception that it passes on, once for each call.
+_ACTOR = re.compile(r"(?P<before>^|: |- )(?:\[address=[\w.:\[\]-]{1,80}?, pid=\d{1,10}\] )+")
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
@@ -156,7 +158,7 @@ class Stripper:
             if not text.startswith("MESSAGE="):
                 return
             text = text[8:]
-        text = _refusal(_once(text))
+        text = _refusal(_passed_on(_once(text)))
         for _ in range(3):
             outer = _OUTER.match(text)
             if outer is None:
@@ -252,6 +254,11 @@ def _refusal(text: str) -> str:
         return f"openai.APIStatusError: Error code: 400 - {passed['what']}"
     client = _TOLD_CLIENT.match(text) if "4" in text[:40] else None
     return text if client is None else f"openai.APIStatusError: Error code: {client['code']} - {client['what']}"
+
+
+def _passed_on(text: str) -> str:
+    """Without the addresses of the actors that an exception went through."""
+    return _ACTOR.sub(r"\g<before>", text) if "[address=" in text else text
 
 
 def _once(text: str) -> str:

@@ -3,6 +3,7 @@
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
 from vllm_doctor.log.last_words import complaints
+from vllm_doctor.log.match import says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
@@ -33,7 +34,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=named or f"{part.name} failed: {line.text.strip()}",
         detail=excerpt.said(line.text.strip()) if named else "",
-        severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
+        severity=Severity.DEGRADED if run.served() or _of_a_request(line) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(run.lines.index(line)),),
         changes=changes_of(case, part.answers, said)[:_CHANGES],
@@ -46,6 +47,11 @@ def judge(case: Case) -> Outcome:
 def _part(line: LogLine) -> Layer | None:
     """By what it says, else by the file that its logger names."""
     return layer_of((line.text,), (f"/{line.module}",) if line.module else ())
+
+
+def _of_a_request(line: LogLine) -> bool:
+    """Does a module write it that has a request in its hands? Then a server serves, whatever the log lacks."""
+    return line.module is not None and says(line.module, "module-of-requests")
 
 
 RULE = rule("VD528", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -17,6 +17,7 @@ from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
+from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
@@ -76,7 +77,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         # the kernel that failed has a switch of its own: that comes before what the code says
         offered += off(case, fault)
         offered += other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
-    offered += changes_of(case, part.answers, text(case, fault))[:_CHANGES]
+    offered += changes_of(case, in_time(case, fault, part.answers), text(case, fault))[:_CHANGES]
     offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
@@ -173,8 +174,8 @@ def answer_of(case: Case, fault: Fault) -> Answer | None:
         return None
     part = layer(case, fault)
     said = text(case, fault)
-    named = (answer for answer in part.answers if answer.title and applies(answer, said)) if part is not None else ()
-    return next(iter(named), None)
+    answers = in_time(case, fault, part.answers) if part is not None else ()
+    return next((answer for answer in answers if answer.title and applies(answer, said)), None)
 
 
 def component(case: Case, fault: Fault) -> str:

@@ -22,6 +22,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.missing_module import fitting
 from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
 from vllm_doctor.rules.say import environment, thing
@@ -73,7 +74,7 @@ def changes_of_library_place(case: Case, fault: Fault) -> tuple[Change, ...]:
     here = library_place(case, fault)
     return (
         *packages_and_variables(case, fault),
-        *(changes_of(case, here.answers, text(case, fault)) if here is not None else ()),
+        *(changes_of(case, in_time(case, fault, here.answers), text(case, fault)) if here is not None else ()),
     )
 
 

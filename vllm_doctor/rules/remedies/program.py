@@ -51,7 +51,8 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     file = _of_no_standard_library(root)
     found = read("call-of-adaptor", file) or _of_a_checkout(file) or _uses_vllm(root)
     if found is None:
-        return _script(case, root)
+        # an object of its own that is not as its code expects, where vLLM neither made it nor was called
+        return _script(case, root) or _own_defect(case, fault, root)
     if found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
