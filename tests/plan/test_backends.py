@@ -106,9 +106,27 @@ def test_sinks_are_asked_of_every_backend(refused):
     assert any("attention sinks" in one for one in told)
 
 
-@pytest.mark.parametrize("version", ["0.9.2", "0.11.0"])
-def test_before_backends_answered_nothing_is_asked(refused, version):
-    assert refused("--block-size 8", version=version) == []
+WIDE = {**LLAMA_8B, "hidden_size": 32 * 80, "head_dim": 80}
+
+
+@pytest.mark.parametrize(
+    ("flags", "config", "gpu", "version", "told"),
+    [
+        ("--block-size 8", LLAMA_8B, "A100", "0.9.2", "--block-size: a multiple of 16"),
+        ("--block-size 8", LLAMA_8B, "A100", "0.11.0", "--block-size: a multiple of 16"),
+        ("--block-size 8", LLAMA_8B, "T4", "0.9.2", None),  # on Triton's kernels
+        ("--block-size 8", LLAMA_8B, "A100", "0.6.3", None),  # the first engine
+        ("", WIDE, "A100", "0.8.5", "VLLM_USE_V1: 0, or vLLM 0.10.0"),
+        ("", WIDE, "A100", "0.10.0", None),  # which takes another backend
+        ("VLLM_USE_V1=0", WIDE, "A100", "0.8.5", None),
+    ],
+)
+def test_before_backends_answered_flash_attention_is_taken_unasked(  # noqa: PLR0917
+    refused, flags, config, gpu, version, told
+):
+    found = refused(f"{flags} --dtype half".strip(), config=config, gpu=gpu, version=version)
+    assert len(found) == (told is not None)
+    assert all(one.startswith(str(told)) for one in found)
 
 
 EXPERTS = {

@@ -83,6 +83,19 @@ def test_a_connector_pins_what_growing_segments_would_move():
     assert flags(LLAMA_8B, CONNECTOR, "0.20.0", GROWS) == []
 
 
+SLEEPS = "--enable-sleep-mode"
+
+
+def test_sleep_mode_asserts_that_segments_do_not_grow():
+    assert flags(LLAMA_8B, SLEEPS, "0.8.5", GROWS) == ["PYTORCH_CUDA_ALLOC_CONF"]
+    assert flags(LLAMA_8B, SLEEPS, "0.20.2", GROWS) == flags(LLAMA_8B, SLEEPS, "0.8.5") == []
+
+
+def test_reasoning_needs_its_parser_while_it_is_a_switch():
+    assert flags(LLAMA_8B, "--enable-reasoning", "0.8.5") == ["--enable-reasoning"]
+    assert flags(LLAMA_8B, "--enable-reasoning --reasoning-parser deepseek_r1", "0.8.5") == []
+
+
 def test_nodes_are_asked_before_0_27_by_the_releases_own_assert():
     assert flags(LLAMA_8B, "-tp 4 --nnodes 3", "0.26.0") == ["--nnodes"]
     assert flags(LLAMA_8B, "-tp 4 --nnodes 2", "0.26.0") == []

@@ -150,6 +150,22 @@ def test_packed_experts_that_marlin_does_not_take_end_the_capture_of_graphs(conf
     assert any("moe_wna16" in r.needed for r in judge(a, s, gpu).refusals) == ends
 
 
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "ends"),
+    [
+        (AWQ, "-tp 2 --enable-expert-parallel", "0.8.3", True),
+        (integers(MOE), "-tp 2 --enable-expert-parallel", "0.8.3", True),
+        (AWQ, "-tp 2", "0.8.3", False),
+        (AWQ, "--enable-expert-parallel", "0.8.3", False),  # of one rank
+        (MOE, "-tp 2 --enable-expert-parallel", "0.8.3", False),
+        (AWQ, "-tp 2 --enable-expert-parallel", "0.8.4", False),
+    ],
+)
+def test_marlin_at_first_spreads_no_experts(config, flags, version, ends):
+    a, s, gpu = settings(config, flags, version, "L20")
+    assert any("spreads no experts" in r.needed for r in judge(a, s, gpu).refusals) == ends
+
+
 NVFP4_PACKED = {
     "quant_method": "compressed-tensors",
     "format": "nvfp4-pack-quantized",

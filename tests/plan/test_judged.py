@@ -3,7 +3,8 @@
 Its EngineArgs made each configuration and its loader built two layers of the model on the meta device, as one rank
 would hold them; compiled code was stood in for. So it refuses what the configuration, the layers and the choice of
 kernels refuse; what a worker refuses later is no part of it. gpt-oss with a turboquant cache is left out: the two
-layers that were built are the first two, which keep the model's type.
+layers that were built are the first two, which keep the model's type; so are 8-bit integers with their inputs on 12.0,
+whose kernel refuses them where it is compiled code.
 """
 
 import json
@@ -39,4 +40,4 @@ def test_the_plan_refuses_what_the_release_refuses_and_nothing_else(row):
 
 def test_both_answers_are_among_those_that_are_held():
     taken = [row[4] for row in JUDGED["answers"]]
-    assert (taken.count(True), taken.count(False)) == (286, 155)
+    assert (taken.count(True), taken.count(False)) == (283, 155)

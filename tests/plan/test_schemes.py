@@ -92,6 +92,21 @@ def test_some_schemes_are_of_one_generation_of_cards():
     assert refused(asked, "0.20.2", "A100") == refused(asked, "0.20.2", "B200") == [found]
 
 
+@pytest.mark.parametrize(
+    ("form", "version", "card", "taken"),
+    [
+        ("int8", "0.33.0", "B200", False),
+        ("int8", "0.11.0", "RTX 5090", False),
+        ("int8", "0.33.0", "H200", True),
+        ("int8", "0.8.5", "B200", True),  # whose wheel has no code for it at all
+        ("fp8", "0.33.0", "B200", True),
+        ("int8 packed, no inputs", "0.33.0", "B200", True),
+    ],
+)
+def test_the_kernel_of_8_bit_integers_has_no_code_for_blackwell(form, version, card, taken):
+    assert (refused(config(form), version, card) == []) is taken
+
+
 @pytest.mark.parametrize("ignore", [("lm_head", "re:.*layers.*"), ("re:.*self_attn.*", "re:.*mlp.*")])
 def test_a_group_that_no_linear_layer_has_is_not_asked_for(ignore):
     assert refused(config("int8, zero points", ignore=ignore), "0.33.0") == []

@@ -140,6 +140,19 @@ def test_the_refusal_names_the_sizes_that_split(ask):
     )
 
 
+@pytest.mark.parametrize(
+    ("flags", "gpu", "version", "told"),
+    [
+        ("--dtype bfloat16 --quantization awq", "A100", "0.5.4", ["--dtype"]),
+        ("--dtype bfloat16", "A100", "0.5.4", []),  # which takes Marlin
+        ("--dtype half --quantization awq_marlin", "T4", "0.9.0", ["quantization_config"]),
+        ("--dtype half", "T4", "0.9.0", []),
+    ],
+)
+def test_a_method_that_is_asked_for_stands_for_itself(ask, flags, gpu, version, told):
+    assert refused(ask(AWQ, flags, gpu=gpu, version=version)) == told
+
+
 def test_groups_of_awq_are_not_cut(ask):
     # 18944 channels are 148 groups of 128: four ranks hold 37 each, and 28 heads are split in 4 as well.
     assert refused(ask(AWQ, "-tp 4")) == []
@@ -157,7 +170,8 @@ def test_groups_of_awq_are_not_cut(ask):
 )
 def test_groups_of_gptq_are_not_cut_in_its_own_class(ask, flags, version, told):
     stored = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
-    config = {**LLAMA_8B, "intermediate_size": 18944 + 128, "torch_dtype": "float16", "quantization_config": stored}
+    plain = {**LLAMA_8B, "rope_scaling": None, "torch_dtype": "float16"}
+    config = {**plain, "intermediate_size": 18944 + 128, "quantization_config": stored}
     assert refused(ask(config, flags, version=version)) == told
 
 
@@ -493,6 +507,7 @@ GEMMA2_LIKE = {
     **LLAMA_8B,
     "architectures": ["Gemma2ForCausalLM"],
     "model_type": "gemma2",
+    "rope_scaling": None,
     "num_hidden_layers": 8,
     "head_dim": 256,
     "attn_logit_softcapping": 50.0,
@@ -582,7 +597,7 @@ def test_v0_drafts_in_one_stage_alone(ask):
 
 def test_packed_integers_are_cut_as_marlin_takes_them_while_it_is_the_only_kernel(ask):
     """29568 channels: at 4 ranks 7392 each, which is no multiple of 128."""
-    wide = {**LLAMA_8B, "intermediate_size": 29568}
+    wide = {**LLAMA_8B, "rope_scaling": None, "intermediate_size": 29568}
     packed = {"quant_method": "gptq", "bits": 8, "group_size": -1, "sym": True, "desc_act": False}
     gptq = {**wide, "quantization_config": packed}
     assert refused(ask(gptq, "--tensor-parallel-size 4", version="0.5.1")) == ["--tensor-parallel-size"]

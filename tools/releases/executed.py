@@ -54,7 +54,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class _State:
+class State:
     """What the names hold, and the tests that led here."""
 
     module: str
@@ -64,6 +64,10 @@ class _State:
     depth: int = _DEPTH
     own: frozenset[str] = frozenset()  # names that stand for the class or its instance
     inner: Mapping[str, ast.FunctionDef] = field(default_factory=dict)  # functions within the function
+
+    def past(self, test: str) -> State:
+        """The same behind one test more."""
+        return replace(self, behind=(*self.behind, test))
 
 
 @dataclass
@@ -104,7 +108,11 @@ class Executed:
         """Follow a method of a class from the first line; what it is given stands for its parameters."""
         found = family.method(method)
         if found is not None:
-            self._entered(found[1], found[0], family, list(given), {}, _State("", None))
+            self._entered(found[1], found[0], family, list(given), {}, State("", None))
+
+    def follow(self, module: str, function: ast.FunctionDef, given: Mapping[str, str]) -> None:
+        """Follow a function of a module from the first line, with what some of its parameters stand for."""
+        self._entered(function, module, None, [], given, State("", None))
 
     def tests(self) -> Iterator[tuple[str, ast.stmt]]:
         """The tests that were met, with the line that raises."""
@@ -123,7 +131,7 @@ class Executed:
         asked: Family | None,
         args: list[str],
         keywords: Mapping[str, str],
-        caller: _State,
+        caller: State,
         fields: Mapping[str, str] | None = None,
         *,
         inner: bool = False,
@@ -140,7 +148,7 @@ class Executed:
         if isinstance(home, Family) and not static and listed:
             own, listed = frozenset({listed[0].arg}), listed[1:]
         names = dict.fromkeys([one.arg for one in (*listed, *function.args.kwonlyargs)], UNKNOWN)
-        state = _State(module, asked, {}, (), depth, own)
+        state = State(module, asked, {}, (), depth, own)
         if inner:
             state, fields = replace(state, own=caller.own), caller.names
         for one, default in zip(reversed(listed), reversed(function.args.defaults), strict=False):
@@ -158,7 +166,7 @@ class Executed:
             given_back = value if test == "True" else _chosen(test, value, given_back)
         return given_back
 
-    def _run(self, lines: Sequence[ast.stmt], state: _State, result: _Result) -> _State | None:
+    def _run(self, lines: Sequence[ast.stmt], state: State, result: _Result) -> State | None:
         """Follow some lines; the state behind them, None where no way leads there."""
         for line in lines:
             after = self._line(line, state, result)
@@ -167,7 +175,7 @@ class Executed:
             state = after
         return state
 
-    def _line(self, line: ast.stmt, state: _State, result: _Result) -> _State | None:
+    def _line(self, line: ast.stmt, state: State, result: _Result) -> State | None:
         match line:
             case (
                 ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value)
@@ -201,8 +209,8 @@ class Executed:
                 return _forgotten(line, state)
 
     def _tried(
-        self, line: ast.Try, body: list[ast.stmt], instead: list[ast.stmt], state: _State, result: _Result
-    ) -> _State | None:
+        self, line: ast.Try, body: list[ast.stmt], instead: list[ast.stmt], state: State, result: _Result
+    ) -> State | None:
         """Lines whose error is caught, followed where the only error is one that `special` knows: a key that is not
         there. Whatever else may raise within them, nobody knows what is behind them."""
         calls = [node for part in body for node in ast.walk(part) if isinstance(node, ast.Call)]
@@ -216,7 +224,7 @@ class Executed:
         result.given.append(((*state.behind, f"(not ({errors[0]}))"), tried.given[0][1]))
         return self._run(instead, replace(state, behind=(*state.behind, f"({errors[0]})")), result)
 
-    def _called(self, call: ast.Call, state: _State, line: ast.stmt) -> _State:
+    def _called(self, call: ast.Call, state: State, line: ast.stmt) -> State:
         """A call for its own sake: it may end the start, or change what a name holds."""
         self.value(call, state, line)
         match call.func:
@@ -229,8 +237,8 @@ class Executed:
                 return state
 
     def _branched(
-        self, test: str, body: list[ast.stmt], other: list[ast.stmt], state: _State, result: _Result
-    ) -> _State | None:
+        self, test: str, body: list[ast.stmt], other: list[ast.stmt], state: State, result: _Result
+    ) -> State | None:
         one = self._run(body, replace(state, behind=(*state.behind, test)), result)
         two = self._run(other, replace(state, behind=(*state.behind, f"(not {test})")), result)
         if one is None or two is None:
@@ -249,7 +257,7 @@ class Executed:
         }
         return replace(state, names=names)
 
-    def test(self, node: ast.expr, state: _State, line: ast.stmt) -> str:
+    def test(self, node: ast.expr, state: State, line: ast.stmt) -> str:
         """An expression of which only counts whether it holds."""
         match node:
             case ast.BoolOp(op=op, values=parts):
@@ -262,7 +270,7 @@ class Executed:
             case _:
                 return self.value(node, state, line)
 
-    def value(self, node: ast.expr, state: _State, line: ast.stmt | None = None) -> str:  # noqa: PLR0912
+    def value(self, node: ast.expr, state: State, line: ast.stmt | None = None) -> str:  # noqa: PLR0912
         """An expression in the names of what is known."""
         at = line if line is not None else ast.Pass()
         made = UNKNOWN
@@ -316,7 +324,7 @@ class Executed:
                 return UNKNOWN
         return made if len(made) < _LONG else UNKNOWN
 
-    def _own(self, name: str, state: _State) -> str:
+    def _own(self, name: str, state: State) -> str:
         """A field of the instance: what it was given, what the class gives it, or what a property makes of it."""
         if f"self.{name}" in state.names:
             return state.names[f"self.{name}"]
@@ -329,7 +337,7 @@ class Executed:
             return self._entered(method[1], method[0], family, [], {}, state, _fields(state))
         return UNKNOWN
 
-    def _call(self, node: ast.Call, state: _State, line: ast.stmt) -> str:  # noqa: PLR0912
+    def _call(self, node: ast.Call, state: State, line: ast.stmt) -> str:  # noqa: PLR0912
         if any(isinstance(arg, ast.Starred) for arg in node.args) or any(k.arg is None for k in node.keywords):
             return UNKNOWN
         args = [self.value(arg, state, line) for arg in node.args]
@@ -372,7 +380,7 @@ class Executed:
             case _:
                 return UNKNOWN
 
-    def _made(self, family: Family | None, args: list[str], keywords: Mapping[str, str], state: _State) -> str:
+    def _made(self, family: Family | None, args: list[str], keywords: Mapping[str, str], state: State) -> str:
         """An instance is made: its own first lines are followed."""
         method = family.method("__init__") if family is not None else None
         if family is not None and method is not None:
@@ -380,7 +388,7 @@ class Executed:
         return UNKNOWN
 
 
-def _target(node: ast.expr, state: _State) -> str:
+def _target(node: ast.expr, state: State) -> str:
     """The name that holds what a node stands for: a local one, or a field of the instance."""
     match node:
         case ast.Name(id=name):
@@ -391,7 +399,7 @@ def _target(node: ast.expr, state: _State) -> str:
             return ""
 
 
-def _fields(state: _State) -> dict[str, str]:
+def _fields(state: State) -> dict[str, str]:
     return {name: held for name, held in state.names.items() if name.startswith("self.")}
 
 
@@ -401,11 +409,11 @@ def _set_in(function: ast.FunctionDef) -> dict[str, str]:
     return {f"self.{node.attr}": UNKNOWN for node in stored}
 
 
-def _with(state: _State, name: str, held: str) -> _State:
+def _with(state: State, name: str, held: str) -> State:
     return replace(state, names={**state.names, name: held})
 
 
-def _forgotten(line: ast.stmt, state: _State) -> _State:
+def _forgotten(line: ast.stmt, state: State) -> State:
     """Lines that are not followed: what they may set is unknown behind them."""
     names = dict(state.names)
     for node in ast.walk(line):

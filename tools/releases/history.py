@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from releases import kernels, registered, replicated, store
+from releases import kernels, registered, replicated, ropes, store
 from vllm_doctor.knowledge.version import Version, as_version
 
 FOLDER = store.FOLDER.parent / "history"
@@ -28,6 +28,8 @@ FILES: dict[str, tuple[str, ...]] = {
     "build": ("build",),
     "schemes": ("schemes",),
     "checkpoints": ("checkpoints",),
+    "configurations": ("configurations",),
+    "ropes": ropes.TABLES,
     "traits": ("traits",),
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),

@@ -281,6 +281,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     overlays_groups: bool
     charges_block_bytes: bool
     asks_backends_for_both_ways: bool
+    no_integers_on_blackwell: bool
+    v1_by_flash_attention_alone: bool
+    v1_blocks_of_16: bool
+    sleep_refuses_growing_segments: bool
+    marlin_experts_on_one_rank: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

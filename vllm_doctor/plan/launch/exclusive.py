@@ -55,7 +55,13 @@ def refusals(
         )
     transfer = flags.object("kv-transfer-config")
     grows = "expandable_segments:True" in env.get("PYTORCH_CUDA_ALLOC_CONF", "")
-    pinned = flags.on("enable-sleep-mode", default=False) or flags.on("enable-cumem-allocator", default=False)
+    sleeps = flags.on("enable-sleep-mode", default=False)
+    if does.sleep_refuses_growing_segments and sleeps and grows:
+        told = env["PYTORCH_CUDA_ALLOC_CONF"]
+        yield Refusal("PYTORCH_CUDA_ALLOC_CONF", told, "no expandable_segments:True beside --enable-sleep-mode")
+    if flags.on("enable-reasoning", default=False) and flags.text("reasoning-parser") is None:
+        yield Refusal("--enable-reasoning", "set", "--reasoning-parser beside it")
+    pinned = sleeps or flags.on("enable-cumem-allocator", default=False)
     if does.refuses_growing_segments and transfer.get("kv_connector") and grows and not pinned:
         yield Refusal(
             "PYTORCH_CUDA_ALLOC_CONF",

@@ -291,6 +291,8 @@ def resolve(  # noqa: PLR0917
         kv_stored=layers_cache_type(flags, arch, does) != (flags.text("kv-cache-dtype") or "auto"),
         gguf=gguf,
         ptxas_named=bool(env.get("TRITON_PTXAS_PATH")),
+        trusts=flags.on("trust-remote-code", default=False),
+        other_kernels="VLLM_DISABLED_KERNELS" in env or flags.text("linear-backend") not in {None, "auto", "cutlass"},
         config_elsewhere=bool(flags.text("hf-config-path")),
         custom_all_reduce=not flags.on("disable-custom-all-reduce", default=False),
         expandable=_expandable(env),

@@ -172,6 +172,8 @@ class Architecture(msgspec.Struct, frozen=True):
     caps_attention: bool = False  # attention logits are kept within a bound, which not every kernel does (Gemma 2)
     text_prefix: str = "model"
     quantization: Section | None = None
+    rope: Section | None = None  # rope_scaling, or rope_parameters of all layers alike
+    own_code: bool = False  # config.json names a class of the checkpoint's own for itself (auto_map)
     doubts: tuple[str, ...] = ()
 
     @property

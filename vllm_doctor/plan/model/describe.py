@@ -194,6 +194,8 @@ def describe(top: Section) -> Architecture:
         whole_item=_GEMMA4_VIDEO if vision is not None and text.text("use_bidirectional_attention") == "vision" else 0,
         text_prefix="model.language_model" if text is not top else "model",
         quantization=_quantization(top, text, model_type),
+        rope=_rope(text),
+        own_code=(own := top.section("auto_map")) is not None and own.has("AutoConfig"),
         doubts=_doubts(text, top, model_type, known=known, experts=experts is not None),
     )
 
@@ -205,6 +207,13 @@ def _quantization(top: Section, text: Section, model_type: str) -> Section | Non
     if own is None or model_type != "deepseek_v4":
         return own
     return Section({**own.values, "expert_dtype": text.text("expert_dtype", default="fp4")}, own.path)
+
+
+def _rope(text: Section) -> Section | None:
+    """The object that says how positions are scaled; None of one for each kind of layers, and where nothing is."""
+    found = text.section("rope_scaling") or text.section("rope_parameters")
+    plain = found is not None and not any(isinstance(one, dict) for one in found.values.values())
+    return found if plain and found is not None and found.values else None
 
 
 def _version(top: Section) -> str:

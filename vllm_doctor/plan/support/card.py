@@ -28,6 +28,10 @@ _METHODS: dict[str, tuple[str, ...]] = {
 _ALGORITHMS = {"FP4": "modelopt_fp4", "MXFP8": "modelopt_mxfp8", "MIXED": "modelopt_mixed", "FP8": "modelopt"}
 
 
+# Names that stand for themselves where they are asked for: no other method of the kind is taken instead
+# (gptq_marlin.py and awq_marlin.py override_quantization_method, "so forcing").
+_FORCED = frozenset({"awq", "awq_marlin", "gptq", "gptq_marlin"})
+
 # Of the oldest card that any release was built for (setup.py and CMakeLists.txt, CUDA_SUPPORTED_ARCHS).
 _LEAST = VOLTA
 
@@ -67,7 +71,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     yield from _build(s, gpu, gpu.capability)
     yield from _quantized(a, s, gpu, gpu.capability)
     yield from _schemes(a, s, gpu, gpu.capability)
-    told = list(_backend(a, s, gpu, gpu.capability))
+    told = list(_backend(a, s, gpu, gpu.capability)) or list(_by_flash_attention(a, s, gpu.capability))
     yield from told or backends.refusals(a, s, gpu)
     yield from _capped(a, s, gpu, gpu.capability)
     yield from _first_v1(s, gpu, gpu.capability)
@@ -108,7 +112,7 @@ def methods(a: Architecture, s: Settings) -> tuple[str, ...]:
 
 def _quantized(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     table = history("models", "quantizations")
-    asked = methods(a, s)
+    asked = (s.quantization,) if s.quantization in _FORCED else methods(a, s)
     known = [m for m in asked if m in table]
     if not known or any(table.exists(m, s.version) is None for m in known):
         return
@@ -308,6 +312,22 @@ def _without_fp8(s: Settings, capability: float) -> bool:
         return False
     late = s.does.triton_reads_fp8_cache and s.kv_dtype in {"fp8", "fp8_e4m3"}
     return late or (s.does.asks_native_fp8_cache and s.kv_dtype.startswith("fp8"))
+
+
+def _by_flash_attention(a: Architecture, s: Settings, capability: float) -> Iterator[Refusal]:
+    """What FlashAttention does not take, in releases that choose it without asking."""
+    chosen = s.engine == "V1" and s.backend in {None, "FLASH_ATTN"} and AMPERE <= capability < BLACKWELL
+    if not chosen or a.mla is not None or a.encoder_decoder or s.pooling:
+        return
+    other = sorted(size for size in _head_sizes(a) if size % 32 or size > _LARGEST_HEAD)
+    if s.does.v1_by_flash_attention_alone and other:
+        needed = f"0, or vLLM 0.10.0: FlashAttention, which V1 of {s.version} takes, has no heads of {other[0]}"
+        yield Refusal("VLLM_USE_V1", "1, or not set", needed)
+    elif s.does.v1_blocks_of_16 and s.block and s.block % 16 and not a.hybrid:
+        yield Refusal("--block-size", str(s.block), "a multiple of 16, which FlashAttention asks for")
+
+
+_LARGEST_HEAD = 256  # FlashAttentionBackend.get_supported_head_sizes: 32 to 256, by 32
 
 
 def _head_sizes(a: Architecture) -> set[int]:

@@ -68,7 +68,7 @@ def _refused(a: Architecture, s: Settings, version: Version) -> tuple[str, str] 
 def _first(method: str, version: Version, config: Mapping[str, object]) -> tuple[str, str] | None:
     """What is found and what would do, of the first test of a method that holds."""
     for text in _tests(version).get(method, ()):
-        ask, tree = _Keys(config), _tree(text)
+        ask, tree = KeyTest(config), _tree(text)
         if ask.value(tree) is True:
             return _told(tree, ask, version)
     return None
@@ -91,7 +91,7 @@ def _tree(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-class _Keys(OptionTest):
+class KeyTest(OptionTest):
     """Answers a test as Python would, of one object of JSON."""
 
     def __init__(self, config: Mapping[str, object]) -> None:
@@ -149,7 +149,7 @@ class _Keys(OptionTest):
             return UNKNOWN
 
 
-def _told(tree: ast.expr, ask: _Keys, version: Version) -> tuple[str, str]:
+def _told(tree: ast.expr, ask: KeyTest, version: Version) -> tuple[str, str]:
     """What the keys of the part that decides hold, and what would do in their place."""
     held = list(_parts(tree, ask))
     part, listed = next(((one, many) for one in reversed(held) if (many := _listed(one, ask))), (held[-1], ()))
@@ -171,7 +171,7 @@ def _told(tree: ast.expr, ask: _Keys, version: Version) -> tuple[str, str]:
             return shown, f"a checkpoint of another form: {version} does not take this one"
 
 
-def _listed(part: ast.expr, ask: _Keys) -> tuple[object, ...]:
+def _listed(part: ast.expr, ask: KeyTest) -> tuple[object, ...]:
     """The values that a part wants; none for one of another form, such as how many a list has."""
     match part:
         case (
@@ -191,7 +191,7 @@ def _listed(part: ast.expr, ask: _Keys) -> tuple[object, ...]:
             return ()
 
 
-def _parts(node: ast.expr, ask: _Keys) -> Iterator[ast.expr]:
+def _parts(node: ast.expr, ask: KeyTest) -> Iterator[ast.expr]:
     """The parts of a test that hold together."""
     match node:
         case ast.BoolOp(op=ast.And(), values=parts):
@@ -203,7 +203,7 @@ def _parts(node: ast.expr, ask: _Keys) -> Iterator[ast.expr]:
             yield node
 
 
-def _paths(node: ast.expr, ask: _Keys) -> Iterator[tuple[str, ...]]:
+def _paths(node: ast.expr, ask: KeyTest) -> Iterator[tuple[str, ...]]:
     """The keys of the object that a part asks of, the longest path of each; of a choice those of what is chosen."""
     match node:
         case ast.IfExp(test=test, body=one, orelse=two):

@@ -24,6 +24,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     12.x, where the compiled kernel is of 10.0 alone and Marlin, which would do, stands back because the card multiplies
     four bits."""
     yield from _for_few_tokens(a, s)
+    yield from _on_one_rank(a, s)
     yield from _asked(a, s)
     yield from _ungated(a, s)
     if gpu is None or gpu.capability is None or a.moe is None:
@@ -170,6 +171,19 @@ def _for_few_tokens(a: Architecture, s: Settings) -> Iterator[Refusal]:
             f"a size that splits the {a.moe.width} inputs of down_proj of the experts into multiples of {_FEW_TOKENS}: "
             f"moe_wna16's kernel for few tokens takes no other; with {each} for each rank the capture of graphs fails",
         )
+
+
+def _on_one_rank(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Experts of Marlin's own kernel, which at first takes none that are spread over ranks."""
+    if not (s.does.marlin_experts_on_one_rank and s.parallel.expert and s.parallel.expert_split > 1):
+        return
+    fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
+    if a.moe is not None and fmt.name in {"awq", "awq-marlin", "compressed-tensors"}:
+        layer = min(a.moe.layers, default=0)
+        form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+        if form.bits == 4 and form.group in _GROUPS:
+            needed = f"no --enable-expert-parallel: {s.version} spreads no experts in packed integers"
+            yield Refusal("--enable-expert-parallel", "set", needed)
 
 
 def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:

@@ -49,7 +49,7 @@ def _asked(s: Settings) -> bool:
     return s.gguf is not None and s.gguf.lower().endswith(".gguf") and not s.does.gguf_by_plugin
 
 
-def _bounds(version: Version) -> tuple[str | None, str | None]:
+def bounds(version: Version) -> tuple[str | None, str | None]:
     """The least Transformers that the release asks for, and the first that it does not take."""
     asked = history("packages", "packages").text("transformers", version) or ""
     least = below = None
@@ -61,7 +61,7 @@ def _bounds(version: Version) -> tuple[str | None, str | None]:
     return least, below
 
 
-def _before(one: str, other: str | None) -> bool:
+def before(one: str, other: str | None) -> bool:
     """Is this version before the other one, where there is one?"""
     return other is not None and _number(one) < _number(other)
 
@@ -84,8 +84,8 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     reader = _reader(a)
     if reader is None:
         return
-    _, below = _bounds(s.version)
-    if reader.since is None or (below is not None and not _before(reader.since, below)):
+    _, below = bounds(s.version)
+    if reader.since is None or (below is not None and not before(reader.since, below)):
         which = f"no Transformers before {below}, which {s.version} asks for," if reader.since else "no Transformers"
         found = f"a GGUF file of architecture {reader.architecture}"
         yield Refusal("model", found, f"a safetensors checkpoint: {which} reads such a file")
@@ -110,8 +110,8 @@ def depends(a: Architecture, s: Settings) -> Iterator[Dependence]:
     reader = _reader(a) if _asked(s) and not s.config_elsewhere else None
     if reader is None or reader.since is None:
         return
-    least, below = _bounds(s.version)
-    if least is not None and _before(least, reader.since) and (below is None or _before(reader.since, below)):
+    least, below = bounds(s.version)
+    if least is not None and before(least, reader.since) and (below is None or before(reader.since, below)):
         yield Dependence(
             _ON,
             f"{reader.since} is the first that reads a GGUF file of architecture {reader.architecture}; vLLM "

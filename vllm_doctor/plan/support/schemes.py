@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from functools import cache, lru_cache
 
+from vllm_doctor.knowledge.generations import BLACKWELL
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.parser.combinations import UNKNOWN
@@ -54,6 +55,10 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             ask = FactTest(facts)
             if all(ask.value(_tree(test)) is False for test in tests or ()):
                 yield Refusal("quantization_config", _shown(facts), f"a scheme that {s.version} has for {kind}")
+                return
+            if not experts and gpu is not None and _uncompiled(facts, s, gpu.capability):
+                needed = "a checkpoint in fp8, or a card before Blackwell: the kernel has no code for this one"
+                yield Refusal("quantization_config", f"{_shown(facts)} on {gpu.name}", needed)
                 return
 
 
@@ -102,6 +107,13 @@ def _facts(config: Section, key: str, version: Version, capability: float | None
         told = _keys(part) if part is not None else absent
         facts |= {f"{name}.{each}": value for each, value in told.items()}
     return facts
+
+
+def _uncompiled(facts: Mapping[str, object], s: Settings, capability: float | None) -> bool:
+    """8-bit integers with their inputs where the kernel that is taken for them has no machine code."""
+    asked = [(facts.get(f"{part}.type"), facts.get(f"{part}.num_bits")) for part in ("weights", "inputs")]
+    newer = capability is not None and capability >= BLACKWELL
+    return newer and s.does.no_integers_on_blackwell and not s.other_kernels and asked == [("int", 8)] * 2
 
 
 def _keys(part: Section) -> dict[str, object]:
