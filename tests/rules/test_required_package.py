@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.rules.test_ends import diagnosed
 from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.specifiers import both_take, is_specifier
 from vllm_doctor.knowledge.versions import requires
@@ -80,3 +81,9 @@ def test_two_specifiers_have_a_release_in_common(one: str, other: str, both: boo
 @pytest.mark.parametrize("written", ["", "==VERSION", "==$(pip", "=={head}", "the one that vLLM asks for"])
 def test_what_the_reader_fills_in_is_no_release(written: str) -> None:
     assert not is_specifier(written)
+
+
+def test_every_known_package_of_the_messages_own_command_is_installed() -> None:
+    """A log is written by others: a name that nobody has read comes into no command."""
+    told = diagnosed("ImportError: this file requires packages. Run `pip install tiktoken blobfile reqeusts`").findings[0]
+    assert (told.code, told.changes[0].command) == ("VD514", "pip install tiktoken blobfile")

@@ -234,3 +234,31 @@ def test_a_port_that_is_kept_for_the_administrator_is_named() -> None:
     judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
     assert judged.findings[0].title == "The service's user may not listen at this port"
     assert judged.findings[0].changes[0].name == "port"
+
+
+@pytest.mark.parametrize(
+    ("raised", "first", "refute"),
+    [
+        ("RuntimeError: No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES", "nvidia-smi"),
+        ("RuntimeError: No HIP GPUs are available", "amd-devices", "rocminfo"),
+        ("torch.AcceleratorError: HIP error: no ROCm-capable device is detected", "amd-devices", "rocminfo"),
+        ("RuntimeError: Found no NVIDIA driver on your system. Please check it.", "process-gpus", "nvidia-smi"),
+    ],
+)
+def test_a_process_without_a_gpu_is_told_the_way_of_its_maker(raised: str, first: str, refute: str) -> None:
+    told = found(raised)
+    assert (told.code, told.changes[0].name) == ("VD706", first)
+    assert refute in told.refute
+
+
+def test_a_name_that_a_module_lacks_is_the_release_of_its_package() -> None:
+    told = found("AttributeError: module 'flashinfer' has no attribute 'fold_heads'")
+    assert (told.code, told.confidence, told.changes[0].name) == ("VD514", "likely", "flashinfer-python")
+
+
+def test_of_two_packages_beside_vllm_either_may_be_the_wrong_one() -> None:
+    told = found(
+        "AttributeError: module 'torch' has no attribute 'tiny4'", file="flashinfer/fp4.py", code="return torch.tiny4"
+    )
+    assert (told.code, told.title) == ("VD514", "flashinfer-python and the installed torch do not fit each other")
+    assert [change.name for change in told.changes] == ["flashinfer-python", "torch"]

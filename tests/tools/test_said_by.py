@@ -45,6 +45,21 @@ def test_a_raise_and_an_assert_with_a_sentence_are_written_down(tmp_path: Path) 
     ]
 
 
+ANSWERS = """
+async def create(self, request):
+    if request.room:
+        return self.create_error_response("this server was started without the room of the request")
+    return self.create_error_response(f"no table of this name stands in {self.room}", err_type="NotFoundError")
+"""
+
+
+def test_an_error_that_a_request_is_answered_with_is_written_down_by_its_type(tmp_path: Path) -> None:
+    assert said(tmp_path, "0.99.0", {"vllm/v1/room/a.py": ANSWERS}) == [
+        ("create", "BadRequestError", "vllm/v1/room/a.py", "0-"),
+        ("create", "NotFoundError", "vllm/v1/room/a.py", "0-"),
+    ]
+
+
 def test_a_sentence_that_a_release_lacks_ends_with_the_one_before(tmp_path: Path) -> None:
     said(tmp_path, "0.98.0", {"vllm/v1/room/b.py": LONG})
     first = table(tmp_path)

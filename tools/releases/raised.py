@@ -23,16 +23,12 @@ def raised(node: ast.AST, where: str = "", function: str = "") -> Iterator[Raise
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.Raise) and isinstance(child.exc, ast.Call):
             kind = ast.unparse(child.exc.func).rpartition(".")[2]
-            yield from (Raised(where, function, kind, one) for one in _sentences(child.exc))
+            yield from (Raised(where, function, kind, one) for one in texts.of(child.exc))
         elif isinstance(child, ast.Assert) and child.msg is not None:
-            yield from (Raised(where, function, "AssertionError", one) for one in _sentences(child.msg))
+            yield from (Raised(where, function, "AssertionError", one) for one in texts.of(child.msg))
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from raised(child, f"{where}.{child.name}".lstrip("."), child.name)
         elif isinstance(child, ast.ClassDef):
             yield from raised(child, f"{where}.{child.name}".lstrip("."), function)
         else:
             yield from raised(child, where, function)
-
-
-def _sentences(node: ast.expr) -> Iterator[str]:
-    return texts.templates(ast.Module(body=[ast.Return(value=node)], type_ignores=[]))

@@ -1,5 +1,5 @@
-"""Every sentence of a `raise`, an `assert` or a check of compiled code, as fingerprints, with the function that says it
-(knowledge/said_by/).
+"""Every sentence of a `raise`, an `assert`, an answer with an error or a check of compiled code, as fingerprints, with the
+function that says it (knowledge/said_by/).
 
 A release adds its own: a row whose sentence it still has goes on, one that it lacks ends with the release before. A row
 ends with `-` where the newest release has it, so that the next one moves no line.
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from releases import compiled, texts
+from releases.answered import answered
 from releases.raised import Raised, raised
 from releases.wheel import Wheel
 from vllm_doctor.knowledge import said_by
@@ -20,8 +21,9 @@ from vllm_doctor.knowledge.said_by import COMPILED, OWN
 from vllm_doctor.knowledge.version import as_version
 
 FOLDER = Path(said_by.__file__).parent
-_SOURCE = "{}'s wheels, each `raise` and `assert` with a sentence: tools/release.py said"
+_SOURCE = "{}'s wheels, each `raise`, `assert` and answered error with a sentence: tools/release.py said"
 _OF_SOURCES = "vLLM's source distributions, each check of csrc/ with a sentence: tools/release.py said"
+_SIGNS = ("raise ", "assert ", "create_error_response(")
 _LEFT_OUT = ("vllm/benchmarks/", "vllm/assets/", "vllm/third_party/", "vllm/vllm_flash_attn/")
 
 # What Python says itself, and what code that stands in for it repeats: nobody is told by these words.
@@ -70,10 +72,9 @@ def _rows(wheel: Wheel) -> Iterator[Row]:
             if prints := said_by.told_by(sentence, texts.HOLE, common):
                 yield prints, path, function, kind
     for path, text in wheel.files.items():
-        if path in checked:
-            continue
-        if not path.startswith(_LEFT_OUT) and ("raise " in text or "assert " in text):
-            for _, function, kind, sentence in raised(wheel.tree(path)):
+        if path not in checked and not path.startswith(_LEFT_OUT) and any(sign in text for sign in _SIGNS):
+            tree = wheel.tree(path)
+            for _, function, kind, sentence in (*raised(tree), *answered(tree)):
                 prints = said_by.told_by(sentence, texts.HOLE)
                 if prints and not _PYTHON.issuperset(prints[i : i + 6] for i in range(0, len(prints), 6)):
                     yield prints, path, function, kind

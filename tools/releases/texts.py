@@ -42,6 +42,11 @@ def templates(module: ast.Module) -> Iterator[str]:
                 yield SLOTS.sub(HOLE, text) if not isinstance(node, ast.JoinedStr) else text
 
 
+def of(node: ast.expr) -> Iterator[str]:
+    """Every text within one expression."""
+    return templates(ast.Module(body=[ast.Return(value=node)], type_ignores=[]))
+
+
 def _text(node: ast.AST) -> str | None:
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else None

@@ -13,13 +13,20 @@ _NAME = Pattern(
     r"(?<!Search for .)\b(?:CUDA_ERROR_(?P<driver>[A-Z_]{3,60})|(?:cuda|hip)Error(?P<runtime>[A-Z]\w{2,60}))\b"
 )
 _MARKS = ("CUDA_ERROR_", "cudaError", "hipError")
-# The words behind the head that Triton and other callers of the runtime put before them; what Triton calls out of
-# something is of the kernel's own needs.
+# The words behind the head that Triton, torch's count of devices (c10/cuda/CUDAFunctions.cpp) and other callers of the
+# runtime put before them; what Triton calls out of something is of the kernel's own needs.
 _SPOKEN = Pattern(
     r"(?:Triton Error \[(?:CUDA|HIP)\]: (?: Code: \d{1,4}, Messs?age: )?|\bCUDA Runtime Error: |"
-    r"\bCUDA error at [^\s:]{1,200}:\d{1,6}: )(?P<words>(?!out of )[a-z][^\n]{3,160})"
+    r"\bCUDA error at [^\s:]{1,200}:\d{1,6}: |\bCUDA (?=unknown error - )|"
+    r"\bUnexpected error from cudaGetDeviceCount\(\)\.[^\n]{1,200} Error \d{1,4}: )(?P<words>(?!out of )[A-Za-z][^\n]{3,160})"
 )
-_HEADS = ("Triton Error [", "CUDA Runtime Error: ", "CUDA error at ")
+_HEADS = (
+    "Triton Error [",
+    "CUDA Runtime Error: ",
+    "CUDA error at ",
+    "CUDA unknown error - ",
+    "Unexpected error from cudaGetDeviceCount()",
+)
 
 
 class _Statuses(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -17,6 +17,9 @@ _BUILDS = frozenset({"build-failed", "build-failed-command"})
 _QUOTES = frozenset({"worker-error-relay", "engine-loop"})
 # So much of a message holds pydantic's heading and its first reason.
 _PIECE = 1000
+# Lines of a text that no program signed in which a sentence is looked for: people quote a few.
+_QUOTED = 40
+_WORDS = 4  # and no fewer between the words of a sentence that can be told
 IMPORTS = frozenset({"module-missing", "import-name"})
 
 
@@ -68,7 +71,7 @@ class RunWithFaults(RunWithPhases):
             checked = self._checked(index) if relay is None and [h.id for h in hits] == ["validation-error"] else None
             last = max(last, checked.last) if checked is not None else last
             (relayed if asked or relay is not None else found).append(Fault(index, last, checked, hits, stage))
-        return found or relayed or self._quoted() or self._written()
+        return found or relayed or self._quoted() or self._written() or self._bare()
 
     def _ended_its_process(self, crash: Crash) -> bool:
         """Does Python's own word stand above it, that it was the end of a process? The level is then of a program that
@@ -106,6 +109,25 @@ class RunWithFaults(RunWithPhases):
             written = _as_written(line.text.strip()) if line.level in _SERIOUS and line.module else None
             if written is not None and not _is_symptom(*written):
                 link = Link(*written, (), index)
+                crash = Crash((link,), line.process, line.pid, index, index, line.level)
+                told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
+        return told
+
+    def _bare(self) -> list[Fault]:
+        """Where nobody kept the class of an exception: a logger's error, or a text that no program signed, in the words
+        of one that vLLM or a library raises."""
+        signed = any(line.level for line in self.lines)
+        known = {hit.index for hit in self.hits}
+        told: list[Fault] = []
+        for index, line in enumerate(self.lines):
+            wanted = line.level in _SERIOUS and line.module not in {None, "uvicorn"} if signed else index < _QUOTED
+            if not wanted or index in known or not _could_be_raised(line.text):
+                continue
+            from vllm_doctor.knowledge.said_by import kind_that_says
+
+            message = line.text.strip()
+            if (kind := kind_that_says(message)) is not None:
+                link = Link(kind, message, (), index)
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
@@ -169,6 +191,11 @@ class RunWithFaults(RunWithPhases):
         before = range(crash.first - 1, max(-1, crash.first - 1 - HEADING), -1)
         same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
         return sorted(same)
+
+
+def _could_be_raised(text: str) -> bool:
+    """Has it words enough to tell a sentence, and is it no warning of Python's or of a shell's?"""
+    return text.count(" ") >= _WORDS and not says(text, "python-warning", "warning-line", "information-line")
 
 
 def _as_written(text: str) -> tuple[str, str] | None:

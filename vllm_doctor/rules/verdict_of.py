@@ -19,6 +19,9 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.order import INTERNAL
 from vllm_doctor.rules.strays import unjudged as strays_of
 
+# Lines of statistics without a token, ten seconds apart each.
+_STILL = 2
+
 
 def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
     """The verdict, and why: a finding, else what the log, the live server or the launch alone lets be said."""
@@ -69,6 +72,11 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
         )
+    if _stands_still(run):
+        return (
+            f"its last statistics count {run.stalled} running requests and not one token: a long prompt takes some "
+            "seconds, an engine that hangs does not come back; send one short request"
+        )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with one line for each"
     ended = run.served() or run.answered or run.stopped is not None
@@ -82,6 +90,16 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"{excerpt.said(told.text.strip())}"
         )
     return unanswered(run) or another_server(run)
+
+
+def _stands_still(run: AnalysedRun) -> bool:
+    """Do the last statistics show requests that run and no token, and nothing that was answered since? VD306 waits for
+    more of them; an engine that is well shows some before."""
+    last = run.all("stats")[-_STILL:]
+    if not run.stalled or run.stopped is not None or len(last) < _STILL:
+        return False
+    silent = all(s.running and not s.prompt and not s.generation for s in run.stats[-_STILL:])
+    return silent and not any(hit.index > last[0].index for hit in run.all("request-ok"))
 
 
 def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:

@@ -10,6 +10,8 @@ from vllm_doctor.knowledge.refusals.words import words
 
 _SPEC = r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]*(?:\[[\w,]+\])?(?:\s?[=<>!~]=\s?[\w.]+)?)"
 _PIP = Pattern(r"pip3? install\s+(?P<options>(?:-{1,2}[\w-]+\s+)*)" + _SPEC + r"(?P<late>\s+-U)?")
+# A whole command within quotes: every word of it is a package.
+_PIP_OF = Pattern(r"[`'\"](?:python3? -m )?pip3? install (?P<names>[A-Za-z][\w.\-]{1,80}(?: [A-Za-z][\w.\-]{1,80}){1,8})[`'\"]")
 _INSTALL = Pattern(
     r"\b[Ii]nstall(?: or (?:update|upgrade))?(?: the)?(?: package)? " + _SPEC + r"(?: (?P<release>\d[\w.]*) or later)?"
 )
@@ -54,16 +56,20 @@ _NO_PACKAGE = frozenset(
 
 class Package(msgspec.Struct, frozen=True):
     """A package by its name on PyPI, as far as known; `spec` where a release or an extra is asked; `newer`: it may be
-    there, too old."""
+    there, too old; `also`: those that the same command installs."""
 
     name: str
     spec: str | None
     newer: bool
+    also: tuple[str, ...] = ()
 
 
 def package(text: str) -> Package | None:
     """The package that is asked for, by the sentence's own command where it has one."""
-    return next(_found(text), None) if _ABOUT_PACKAGES.search(text) else None
+    found = next(_found(text), None) if _ABOUT_PACKAGES.search(text) else None
+    command = _PIP_OF.search(text) if found is not None else None
+    names = command["names"].split() if command is not None else []
+    return msgspec.structs.replace(found, also=tuple(names[1:])) if found and names[:1] == [found.name] else found
 
 
 def _found(text: str) -> Iterator[Package]:

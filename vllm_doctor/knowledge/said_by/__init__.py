@@ -91,11 +91,20 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
     return _one(found) or _compiled(found) or _alike(found, message)
 
 
+def kind_that_says(message: str) -> str | None:
+    """The class that is raised in such words, wherever that is; None where no sentence fits."""
+    for name in (OWN, *_libraries()):
+        found = max(_fitting(name, None, message[:_READ]), key=lambda one: one.last, default=None)
+        if found is not None:
+            return found.kind
+    return None
+
+
 def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
     """What one package has of it: in the release that runs, which is known of vLLM alone, else in the newest.
 
-    Where the release is not known and another function of another part of vLLM had it before, none: few words tell
-    such sentences apart.
+    Where the release is not known and another function of another part of vLLM had it before, which the layers do not
+    take for the same, none: few words tell such sentences apart.
     """
     found = list(_fitting(name, kind, message))
     newest = max((one.last for one in found), default=None)
@@ -103,7 +112,9 @@ def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy
     told = told or [one for one in found if one.last == newest]
     calls = {one.function for one in told}
     before = (one for one in found if name in _OURS and at is None and one.function not in calls)
-    return [] if any(_whole(one) not in map(_whole, told) for one in before) else told
+    moved = [one for one in before if _whole(one) not in map(_whole, told)]
+    parts = {_part(one, places=False) for one in told} if moved else set()
+    return [] if any(_part(one, places=False) not in parts for one in moved) else told
 
 
 def _first_written(found: list[SaidBy]) -> list[SaidBy]:
@@ -153,7 +164,7 @@ def _part(one: SaidBy, *, places: bool) -> tuple[str, ...]:
     return told if any(told) else (part.id if part is not None else "",)
 
 
-def _fitting(name: str, kind: str, message: str) -> Iterator[SaidBy]:
+def _fitting(name: str, kind: str | None, message: str) -> Iterator[SaidBy]:
     here = frozenset(fingerprints(message))
     table = _read(name)
     for first in sorted(here):
@@ -161,7 +172,8 @@ def _fitting(name: str, kind: str, message: str) -> Iterator[SaidBy]:
             prints, file, function, of_kind, releases = row.split()
             own = _SAME.get(table.kinds[int(of_kind)], table.kinds[int(of_kind)])
             parts = (prints[i : i + 6] for i in range(0, len(prints), 6))
-            if (own == kind or own in _PASSED_ON.get(kind, ())) and here.issuperset(parts):
+            raised = kind is None or own == kind or own in _PASSED_ON.get(kind, ())
+            if raised and here.issuperset(parts):
                 start, _, end = releases.partition("-")
                 yield SaidBy(
                     table.files[int(file)],

@@ -5,6 +5,7 @@ import re
 
 import msgspec
 
+from vllm_doctor.log.read.status_page import StatusPage
 from vllm_doctor.records.log import LogLine
 
 LINE_LIMIT = 32_768
@@ -119,6 +120,7 @@ class Stripper:
     def __init__(self) -> None:
         self._seen: dict[str, int] = {}
         self._export_format = False
+        self._status = StatusPage()
 
     def lines(self, raw: str, number: int) -> list[LogLine]:
         """One physical line as the lines it holds: progress bars collapsed, torn lines taken apart."""
@@ -159,6 +161,7 @@ class Stripper:
                 return
             text = text[8:]
         text = _refusal(_passed_on(_once(text)))
+        of_systemd = self._status.reworded(text)
         for _ in range(3):
             outer = _OUTER.match(text)
             if outer is None:
@@ -185,8 +188,9 @@ class Stripper:
             text = text[outer.end() :]
         if quoted and text[:1] == '"':
             text = _unquoted(text)
-        process = unit if unit in {"systemd", "kernel"} else None
+        process = "systemd" if of_systemd is not None else unit if unit in {"systemd", "kernel"} else None
         begun = len(found)
+        text = of_systemd or text
         for part in text.split("\n")[:_ENTRY_LINES] if "\n" in text else (text,):
             self._inner(part, number, at, pid, process, excerpt, found)
         if named is not None:

@@ -45,8 +45,10 @@ from vllm_doctor.rules.say import finding, thing, upgrade
 _IDS = (
     "module-missing",
     "import-name",
+    "module-attribute",
     "symbol-undefined",
     "binary-incompatible",
+    "numpy-module-api",
     "ops-missing",
     "transformers-attribute",
     "libstdcxx",
@@ -193,7 +195,7 @@ def judge(case: Case) -> Outcome:
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY
-        if fits or symbol is not None or "import-name" in fault.ids
+        if fits or symbol is not None or fault.ids & {"import-name", "module-attribute"}
         else Confidence.CONFIRMED,
         changes=(
             # A build for Windows that got as far as a check of vLLM's own lacks that package alone.

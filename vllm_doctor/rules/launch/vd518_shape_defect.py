@@ -16,6 +16,7 @@ _IDS = (
     "shape-invalid",
     "shape-mismatch",
     "size-mismatch",
+    "size-of-dimension",
     "hybrid-specs",
     "shapes-multiply",
 )

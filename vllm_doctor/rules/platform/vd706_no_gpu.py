@@ -16,6 +16,7 @@ _IDS = (
     "driver-silent",
     "no-gpus",
     "no-gpus-counted",
+    "no-driver",
     "image-without-gpu",
     "no-device-detected",
     "cuda-init-failed",
@@ -36,6 +37,7 @@ def judge(case: Case) -> Outcome:
         return _no_platform(case) or fault
     managed = _fabric(case)
     other = _other_build(case) if fault.ids & _PLATFORM else None
+    hip = any(fault.fields(told).get("hip") for told in ("no-gpus", "no-device-detected"))
     return finding(
         RULE,
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
@@ -45,7 +47,8 @@ def judge(case: Case) -> Outcome:
         evidence=(*shown(case, fault, *_IDS), *managed),
         changes=(
             other,
-            _given() if fault.ids & _PLATFORM and other is None else None,
+            _given() if fault.ids & (_PLATFORM | {"no-driver"}) and other is None else None,
+            _of_amd(case) if hip else None,
             thing(
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
@@ -91,7 +94,7 @@ def judge(case: Case) -> Outcome:
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",
             )
-            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"}
+            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"} and not hip
             else None,
             thing(
                 ChangeKind.OS,
@@ -103,8 +106,22 @@ def judge(case: Case) -> Outcome:
             if "gpu-lost" in fault.ids
             else None,
         ),
-        refute="`nvidia-smi` run by the unit's user shows the GPU as usable",
+        refute=f"`{'rocminfo' if hip else 'nvidia-smi'}` run by the unit's user shows the GPU as usable",
     )
+
+
+def _of_amd(case: Case) -> Change:
+    """ROCm opens two devices, and its own variable hides cards (rocm.docs.amd.com: GPU isolation techniques)."""
+    if (hidden := case.env("HIP_VISIBLE_DEVICES")) is not None:
+        why = "set HIP_VISIBLE_DEVICES to GPUs that exist, or unset it"
+        see = "rocminfo | grep gfx; rocm-smi"
+        return environment("HIP_VISIBLE_DEVICES", Direction.CHANGE, why, before=hidden, command=see)
+    why = (
+        "ROCm opens /dev/kfd and the cards under /dev/dri: pass both to the container, and put the process's user into "
+        "the groups that own them; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must name GPUs that exist"
+    )
+    see = "ls -l /dev/kfd /dev/dri; id; rocminfo | grep gfx; env | grep VISIBLE_DEVICES"
+    return thing(ChangeKind.OS, "amd-devices", Direction.ADD, why, command=see)
 
 
 def _other_build(case: Case) -> Change | None:

@@ -17,7 +17,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
-from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm
+from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm, stands_beside
 from vllm_doctor.rules.say import thing
 
 _OWN = "vllm"
@@ -42,7 +42,8 @@ _ASKS_A_SERVER = {
 
 def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     """What the failed import says; None where it names no module."""
-    missing, lacking = fault.fields("module-missing"), fault.fields("import-name")
+    missing = fault.fields("module-missing")
+    lacking = fault.fields("import-name") or fault.fields("module-attribute")
     if missing:
         return _not_found(case, fault, missing["module"], missing.get("hidden"))
     return _lacks_name(case, fault, lacking["module"], lacking["name"]) if lacking.get("module") else None
@@ -174,6 +175,10 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     package = distributions.distribution(module)
     if package is None:
         return None
+    reader = stands_beside(fault) if "module-attribute" in fault.ids else None
+    if reader is not None and reader != package:
+        title = f"{reader} and the installed {package} do not fit each other"
+        return MissingModule(title, (another(case, reader), another(case, package)), refute)
     title = f"{package} does not fit this vLLM: {module} has no {name}"
     return MissingModule(title, (another(case, package),), refute)
 

@@ -89,7 +89,8 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     spec = wanted.spec or wanted.name
     to = wanted.spec if wanted.spec != wanted.name else None
     # A log is written by others: only a package whose name is known comes into a command.
-    command = f"pip install {shlex.quote(spec)}" if listed(wanted.name) is not None else _THERE
+    known = [shlex.quote(spec), *(name for name in wanted.also if listed(name) is not None)]
+    command = f"pip install {' '.join(known)}" if listed(wanted.name) is not None else _THERE
     return (thing(ChangeKind.PACKAGE, wanted.name, direction, why, to=to, command=command),)
 
 

@@ -1,0 +1,46 @@
+"""A sentence of vLLM or of a library that people quote without the exception's class is read as what is raised."""
+
+import pytest
+
+from tests.rules.test_ends import diagnosed
+from vllm_doctor.records.verdict import Verdict
+
+TEMPLATE = (
+    "As of transformers v4.44, default chat template is no longer allowed, so you must provide a chat template if the "
+    "tokenizer does not define one."
+)
+TOOLS = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "change"),
+    [
+        (TEMPLATE, "The model's tokenizer has no chat template", "chat-template"),
+        (f"we get this now: {TEMPLATE}", "The model's tokenizer has no chat template", "chat-template"),
+        ("The model does not support Chat Completions API", "The served model has no such call: it is of another kind",
+         "runner"),
+        (TOOLS, "The request has tools, and the server was started without them", "enable-auto-tool-choice"),
+        (f"(APIServer pid=7) ERROR 03-14 09:04:00 [serving.py:71] Error in preprocessing prompt inputs: {TOOLS}",
+         "The request has tools, and the server was started without them", "enable-auto-tool-choice"),
+    ],
+)  # fmt: skip
+def test_a_bare_sentence_gets_the_answer_of_its_exception(text: str, title: str, change: str) -> None:
+    told = diagnosed(text).findings[0]
+    assert (told.code, told.title) == ("VD527", title)
+    assert told.changes[0].name == change
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"(APIServer pid=7) INFO 03-14 09:04:00 [serving.py:71] {TEMPLATE}",
+        f"(APIServer pid=7) WARNING 03-14 09:04:00 [serving.py:71] {TEMPLATE}",
+        f"/srv/own.py:7: UserWarning: {TEMPLATE}",
+    ],
+)
+def test_what_its_writer_calls_no_error_is_none(text: str) -> None:
+    assert diagnosed(text).verdict is not Verdict.FINDING
+
+
+def test_a_sentence_that_nobody_raises_stays_unknown() -> None:
+    assert diagnosed("the model answers more slowly than it did on the day before").verdict is Verdict.UNKNOWN
