@@ -85,5 +85,6 @@ def test_what_the_reader_fills_in_is_no_release(written: str) -> None:
 
 def test_every_known_package_of_the_messages_own_command_is_installed() -> None:
     """A log is written by others: a name that nobody has read comes into no command."""
-    told = diagnosed("ImportError: this file requires packages. Run `pip install tiktoken blobfile reqeusts`").findings[0]
+    said = "ImportError: this file requires packages. Run `pip install tiktoken blobfile reqeusts`"
+    told = diagnosed(said).findings[0]
     assert (told.code, told.changes[0].command) == ("VD514", "pip install tiktoken blobfile")

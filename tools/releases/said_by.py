@@ -1,5 +1,5 @@
-"""Every sentence of a `raise`, an `assert`, an answer with an error or a check of compiled code, as fingerprints, with the
-function that says it (knowledge/said_by/).
+"""Every sentence of a `raise`, an `assert`, an answer with an error or a check of compiled code, as fingerprints, with
+the function that says it (knowledge/said_by/).
 
 A release adds its own: a row whose sentence it still has goes on, one that it lacks ends with the release before. A row
 ends with `-` where the newest release has it, so that the next one moves no line.

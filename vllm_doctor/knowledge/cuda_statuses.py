@@ -18,7 +18,8 @@ _MARKS = ("CUDA_ERROR_", "cudaError", "hipError")
 _SPOKEN = Pattern(
     r"(?:Triton Error \[(?:CUDA|HIP)\]: (?: Code: \d{1,4}, Messs?age: )?|\bCUDA Runtime Error: |"
     r"\bCUDA error at [^\s:]{1,200}:\d{1,6}: |\bCUDA (?=unknown error - )|"
-    r"\bUnexpected error from cudaGetDeviceCount\(\)\.[^\n]{1,200} Error \d{1,4}: )(?P<words>(?!out of )[A-Za-z][^\n]{3,160})"
+    r"\bUnexpected error from cudaGetDeviceCount\(\)\.[^\n]{1,200} Error \d{1,4}: )"
+    r"(?P<words>(?!out of )[A-Za-z][^\n]{3,160})"
 )
 _HEADS = (
     "Triton Error [",

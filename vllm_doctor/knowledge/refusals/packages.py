@@ -11,7 +11,9 @@ from vllm_doctor.knowledge.refusals.words import words
 _SPEC = r"[`'\"]?(?P<spec>[A-Za-z][\w.\-]*(?:\[[\w,]+\])?(?:\s?[=<>!~]=\s?[\w.]+)?)"
 _PIP = Pattern(r"pip3? install\s+(?P<options>(?:-{1,2}[\w-]+\s+)*)" + _SPEC + r"(?P<late>\s+-U)?")
 # A whole command within quotes: every word of it is a package.
-_PIP_OF = Pattern(r"[`'\"](?:python3? -m )?pip3? install (?P<names>[A-Za-z][\w.\-]{1,80}(?: [A-Za-z][\w.\-]{1,80}){1,8})[`'\"]")
+_PIP_OF = Pattern(
+    r"[`'\"](?:python3? -m )?pip3? install (?P<names>[A-Za-z][\w.\-]{1,80}(?: [A-Za-z][\w.\-]{1,80}){1,8})[`'\"]"
+)
 _INSTALL = Pattern(
     r"\b[Ii]nstall(?: or (?:update|upgrade))?(?: the)?(?: package)? " + _SPEC + r"(?: (?P<release>\d[\w.]*) or later)?"
 )

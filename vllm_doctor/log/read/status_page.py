@@ -8,7 +8,8 @@ from vllm_doctor.knowledge.pattern import Pattern
 _UNIT = Pattern(r"[●○×↻*x] (?P<unit>[\w@.\\:-]{1,255}\.service)(?: - |$)")
 _ENDED = Pattern(
     r" {3,20}(?:Main PID|(?P<other>Process)): \d{1,10}(?: Exec\w{4,20}=[^\n]{0,4000}?| \([^)]{1,64}\))? "
-    r"\(code=(?P<code>exited|killed|dumped), (?:status=(?P<status>(?!0\b)\d{1,3}(?:/[A-Z_]{2,40})?)|signal=(?P<signal>[A-Z0-9]{2,9}))\)"
+    r"\(code=(?P<code>exited|killed|dumped), (?:status=(?P<status>(?!0\b)\d{1,3}(?:/[A-Z_]{2,40})?)"
+    r"|signal=(?P<signal>[A-Z0-9]{2,9}))\)"
 )
 _RESULT = Pattern(r" {3,20}Active: (?:failed|activating \(auto-restart\)) \(Result: (?P<result>[a-z-]{3,40})\)")
 # Both lines tell of the main process; of one that is run before or after it (ExecStartPre) the first alone does.
