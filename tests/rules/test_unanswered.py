@@ -124,3 +124,27 @@ def test_a_short_prompt_beside_it_does_not_excuse_an_engine_below_any_gpu(prompt
 
     text = line(10, prompt) + "".join(line(10 * n, 0.0) for n in range(2, 6))
     assert [f.code for f in diagnosed(text).findings] == told
+
+
+STATISTICS = (
+    "INFO 03-14 09:0{minute}:10 [loggers.py:257] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
+    "throughput: {tokens} tokens/s, Running: 12 reqs, Waiting: {minute} reqs, GPU KV cache usage: {used}%, "
+    "Prefix cache hit rate: 0.0%"
+)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "used", "verdict"),
+    [
+        (("0.0", "0.0"), ("31.5", "31.5"), Verdict.UNKNOWN),
+        (("0.0", "0.0"), ("31.5", "32.5"), Verdict.OK),  # a long prompt fills the pool
+        (("80.1", "0.0"), ("31.5", "31.5"), Verdict.OK),  # one line tells of ten seconds
+        (("0.0", "80.1"), ("31.5", "31.5"), Verdict.OK),
+    ],
+)
+def test_requests_that_run_without_a_token_are_not_called_well(
+    tokens: tuple[str, ...], used: tuple[str, ...], verdict: Verdict
+) -> None:
+    both = enumerate(zip(tokens, used, strict=True))
+    text = "\n".join(STATISTICS.format(minute=minute, tokens=made, used=share) for minute, (made, share) in both)
+    assert diagnosed(text).verdict is verdict

@@ -72,11 +72,6 @@ def _unsure(run: AnalysedRun) -> str | None:
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
         )
-    if _stands_still(run):
-        return (
-            f"its last statistics count {run.stalled} running requests and not one token: a long prompt takes some "
-            "seconds, an engine that hangs does not come back; send one short request"
-        )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with one line for each"
     ended = run.served() or run.answered or run.stopped is not None
@@ -89,17 +84,22 @@ def _unsure(run: AnalysedRun) -> str | None:
             "after the server's last line stands a line of another program, which may know why the server ended: "
             f"{excerpt.said(told.text.strip())}"
         )
-    return unanswered(run) or another_server(run)
+    return unanswered(run) or another_server(run) or _standing_still(run)
 
 
-def _stands_still(run: AnalysedRun) -> bool:
-    """Do the last statistics show requests that run and no token, and nothing that was answered since? VD306 waits for
-    more of them; an engine that is well shows some before."""
-    last = run.all("stats")[-_STILL:]
-    if not run.stalled or run.stopped is not None or len(last) < _STILL:
-        return False
-    silent = all(s.running and not s.prompt and not s.generation for s in run.stats[-_STILL:])
-    return silent and not any(hit.index > last[0].index for hit in run.all("request-ok"))
+def _standing_still(run: AnalysedRun) -> str | None:
+    """The last statistics show requests that run, no token and the same use of the pool, and nothing was answered
+    since. VD306 waits for more of them; a long prompt makes the pool fill."""
+    last, told = run.stats[-_STILL:], run.all("stats")[-_STILL:]
+    if not run.stalled or run.stopped is not None or len(last) < _STILL or len({(s.running, s.kv) for s in last}) > 1:
+        return None
+    if any(s.prompt or s.generation for s in last) or any(h.index > told[0].index for h in run.all("request-ok")):
+        return None
+    running = f"{run.stalled} running requests" if run.stalled > 1 else "a running request"
+    return (
+        f"its last statistics count {running} and not one token: a long prompt takes some seconds, an engine that "
+        "hangs does not come back; send one short request"
+    )
 
 
 def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
