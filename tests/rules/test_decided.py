@@ -283,3 +283,22 @@ def test_a_request_that_the_server_answers_as_wrong_is_the_clients() -> None:
     kind = "vllm.entrypoints.openai.decisions.question_types.StructuredDecisionError"
     found = first(file, "build_question", said, kind=kind, up=True)
     assert (found.code, [change.name for change in found.changes]) == ("VD529", ["client-input"])
+
+
+def test_what_the_class_of_the_launchs_arguments_tests_is_an_option() -> None:
+    said = "--kda-prefill-backend=flashkda is only available on CUDA."
+    found = first("vllm/engine/arg_utils.py", "create_engine_config", said, ", 'kda_prefill_backend': 'flashkda'")
+    assert said_of(found)[0] == (
+        "kda-prefill-backend",
+        "change",
+        None,
+        "vLLM's own check above the message asks for it: it must be another than flashkda",
+    )
+
+
+def test_a_value_that_is_given_is_never_asked_to_be_on() -> None:
+    """The test is of what was made of it."""
+    said = "Selected backend ROCM_AITER_FA is not valid for this configuration. Reason: ['no such card']"
+    found = first("vllm/platforms/rocm.py", "get_attn_backend_cls", said, ", 'attention_backend': 'ROCM_AITER_FA'")
+    change = next(change for change in found.changes if change.name == "attention-backend")
+    assert (change.direction.value, change.why) == ("change", "vLLM's own check above the message asks for it")

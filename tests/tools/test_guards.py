@@ -25,6 +25,8 @@ class EngineArgs:
     slots: int = 0
     pace: str = "a"
     def create(self):
+        if self.slots == 1 and self.pace:
+            raise ValueError("One slot alone needs no pace")
         return SchedulerConfig(slots=self.slots)
 """
 MODEL = """
@@ -117,6 +119,14 @@ class NarrowConfig(QuantizationConfig):
         self.bits = bits
         if self.bits != 4:
             raise ValueError("Only four bits are read here")
+def method_of(quant_config, layer, enable_wide_rows=False, wide=False):
+    kind = quant_config.kind_of(layer)
+    if kind not in KINDS:
+        raise ValueError("No such way of packing is read here")
+    if enable_wide_rows is not False:
+        raise ValueError("Rows of this kind are never wide")
+    if wide:
+        raise ValueError("Nobody calls it with this one")
 """
 WAIT = """
 async def ask(socket):
@@ -142,7 +152,13 @@ def read() -> dict[str, dict[str, object]]:
     }
     return guards.read(
         Wheel("vllm", "0.33.0", files, {}),
-        {"slots": {}, "kv-transfer-config": {}, "kernel-config": {"config": "KernelConfig"}},
+        {
+            "slots": {},
+            "wide": {},
+            "enable-wide-rows": {},
+            "kv-transfer-config": {},
+            "kernel-config": {"config": "KernelConfig"},
+        },
     )
 
 
@@ -160,6 +176,12 @@ def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
         "No such activation in the table: {}": ["model hidden_act"],
         "Nobody knows this kind of pace: {}": ["model pace"],
         "Only four bits are read here": ["model quantization_config.bits != 4"],
+        # what the checkpoint's configuration computes it has read there; a parameter that nobody gives is an option
+        # under its whole name, if that is no word for other things
+        "No such way of packing is read here": ["model quantization_config"],
+        "Rows of this kind are never wide": ["option enable-wide-rows is not False"],
+        # what a launch gives is an attribute of the class that keeps it
+        "One slot alone needs no pace": ["option slots == 1"],
         "The engine did not reply in time": ["variable VLLM_RPC_TIMEOUT"],
         # what an attribute was set to is asked in its place, as a whole only where each part holds
         "The mega kernel takes four heads": ["option kernel-config backend == 'mega'", "model num_heads != 4"],

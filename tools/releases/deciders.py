@@ -62,6 +62,10 @@ _SHORT = {"attn": "attention", "mm": "multimodal", "spec": "speculative", "sched
 # Quantization's own configuration, which a checkpoint has in its config.json.
 _QUANTIZATION = "vllm/model_executor/layers/quantization/"
 _OF_QUANTIZATION = re.compile(r"(?:self\.)?quant_config")
+_QUANTIZED = "quantization_config"
+# What a launch gives is kept in a class of its own before any configuration is made of it.
+_ARGUMENTS = "vllm/engine/arg_utils.py"
+_SWITCHES = ("enable_", "disable_")
 _VARIABLE = re.compile(r"VLLM_[A-Z0-9_]+")
 # From one function to another so often, and not where as many places call it; what half of those that tell say counts.
 _HOPS, _CALLED = 2, 80
@@ -113,7 +117,7 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
             for value in values:
                 yield from _of(value, replace(scope, seen=scope.seen | {name}), depth - 1)
             if not values:
-                yield from _given_by_callers(name, scope) or _key_of_model(name, scope)
+                yield from _given_by_callers(name, scope) or _key_of_model(name, scope) or _named_alike(name, scope)
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if depth and f"self.{name}" not in scope.seen:
             given = _of_class(name, scope)
             for value, function in given if len(given) == 1 else []:
@@ -121,6 +125,9 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
                 yield from _of(value, inside, depth - 1)
         case ast.Lambda() | ast.Constant():
             return
+        case ast.Call(func=ast.Attribute(value=of)) if _of_quantization(of, scope):
+            # whatever it computes, it has read it in the checkpoint
+            yield f"model {_QUANTIZED}"
         case ast.Call(func=ast.Attribute(value=of), args=args, keywords=named):
             # the name of a method is nothing that anybody sets
             for given_one in (of, *args, *(one.value for one in named)):
@@ -164,6 +171,20 @@ def _key_of_model(name: str, scope: Scope) -> list[str]:
     return [f"model {name}"] if name in given - {"self"} and not name.endswith("_config") else []
 
 
+def _named_alike(name: str, scope: Scope) -> list[str]:
+    """A parameter that no known place gives, under the whole name of an option; one or two words name other things."""
+    if scope.function is None or not (name.count("_") > 1 or name.startswith(_SWITCHES)):
+        return []
+    given = scope.function.args
+    parameters = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+    known = scope.options.get(f"args.{name}")
+    return [f"option {known}"] if known and name in parameters else []
+
+
+def _of_quantization(of: ast.expr, scope: Scope) -> bool:
+    return scope.path.startswith(_QUANTIZATION) and _OF_QUANTIZATION.fullmatch(ast.unparse(of)) is not None
+
+
 def held(node: ast.AST, scope: Scope) -> str:
     """The one thing whose bare value an expression is, and nothing that was made of it."""
     if known := _named(node, scope):
@@ -182,7 +203,7 @@ def held(node: ast.AST, scope: Scope) -> str:
             if values:
                 return held(values[0], inside) if len(values) == 1 and not _looped(name, scope) else ""
             told = [held(place.value, _at(place, scope)) for place in _callers(name, scope)]
-            told = told or _key_of_model(name, scope)
+            told = told or _key_of_model(name, scope) or _named_alike(name, scope)
             return told[0] if told and set(told) == {told[0]} else ""
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if f"self.{name}" not in scope.seen:
             given = _of_class(name, scope)
@@ -266,6 +287,8 @@ def _field(of: str, key: str, scope: Scope) -> str:
     part = _PART.fullmatch(of)
     held = f"{_SHORT.get(part[1], part[1])}.{key}" if part is not None else ""
     own = f"{part_of(scope.owner.name)}.{key}" if of == "self" and scope.owner is not None else ""
+    if of == "self" and scope.path == _ARGUMENTS and f"args.{key}" in scope.options:
+        return f"option {scope.options[f'args.{key}']}"
     for name in (held, own if scope.path.startswith(("vllm/config/", "vllm/config.py")) else ""):
         if name in scope.options:
             return f"option {scope.options[name]}"
@@ -274,7 +297,7 @@ def _field(of: str, key: str, scope: Scope) -> str:
     if scope.path.startswith(_QUANTIZATION) and key[0] != "_" and not key.isupper():
         own_class = scope.owner is not None and any("QuantizationConfig" in ast.unparse(b) for b in scope.owner.bases)
         if _OF_QUANTIZATION.fullmatch(of) or (of == "self" and own_class):
-            return f"model quantization_config.{key}"
+            return f"model {_QUANTIZED}.{key}"
     inner = _INSIDE_MODEL.fullmatch(of)
     of_model = _OF_MODEL.fullmatch(of) is not None or inner is not None
     if of_model and _MODELS.match(scope.path) is not None and key != "model_type" and not key.isupper():

@@ -51,7 +51,7 @@ _FEW = 2
 # Keys that every such mapping has, which a sentence may name as a circumstance.
 _OF_EVERY = frozenset({"kv_connector", "kv_role", "ec_connector", "ec_role", "num_speculative_tokens"})
 _OTHER_CONFIG = "take the model's own config.json, unchanged, or a checkpoint with other values"
-_QUANTIZED = "quantization_config."
+_QUANTIZED = "quantization_config"
 _SWITCHES = ("enable-", "disable-", "trust-", "async-", "enforce-")
 
 
@@ -163,6 +163,8 @@ def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Chan
         one = one._replace(name=own, key="")  # a key of the configuration that has an option of its own name
     given = one.name in case.flags and case.flags[one.name] is not False
     missing = one.sign == "off" or (one.sign == "is" and one.value == "None")
+    if missing and given:
+        one = one._replace(sign="", value="")  # the test is of something that was made of what the launch gives
     if one.key:
         why = f"its `{one.key}`: {_wanted(one) or _CHECKED}"
         about = bool(one.sign) or one.key in told or _quotes(case, one, told)
@@ -170,11 +172,17 @@ def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Chan
     if missing and not given:
         alone = len(whole.by) == 1 and _about(one.name, told) and one.name.startswith(_SWITCHES)
         return set_flag(case, one.name, True, Direction.ADD, _CHECKED) if alone else None
-    if not given or (not one.sign and not _about(one.name, told)):
+    if not given or (not one.sign and not (_about(one.name, told) and _alone_named(case, one.name, told))):
         return None
     direction, to = _moved(one)
     wanted = _wanted(one)
     return set_flag(case, one.name, to, direction, f"{_CHECKED}: {wanted}" if wanted else _CHECKED)
+
+
+def _alone_named(case: Case, name: str, told: str) -> bool:
+    """Does the sentence write no other option of the launch by its whole name?"""
+    said = {found["word"].replace("_", "-") for found in each("word-of-code", told)} & set(case.flags)
+    return not said or name in said
 
 
 def _quotes(case: Case, one: Decider, told: str) -> bool:
@@ -239,11 +247,12 @@ def _of_request(found: GuardedRaise) -> Change | None:
 
 def _of_model(case: Case, fault: Fault, found: GuardedRaise, told: str) -> Change | None:
     keys = [one for one in _once(found.by) if one.kind == "model"]
-    plain = all(one.sign for one in keys) or (len(keys) <= _FEW and any(_about(one.name, told, "_") for one in keys))
+    plain = all(one.sign or one.name == _QUANTIZED for one in keys)
+    plain = plain or (len(keys) <= _FEW and any(_about(one.name, told, "_") for one in keys))
     if not keys or not plain or any(one.kind != "model" for one in found.by):
         return None
-    if all(one.name.startswith(_QUANTIZED) for one in keys):
-        named = " and ".join(f"`{one.name.removeprefix(_QUANTIZED)}`" for one in keys)
+    if all(one.name.partition(".")[0] == _QUANTIZED for one in keys):
+        named = " and ".join(f"`{one.name.removeprefix(f'{_QUANTIZED}.')}`" for one in keys)
         why = f"this release refuses how the checkpoint is quantized ({named}): take one that is quantized otherwise"
         return thing(ChangeKind.FLAG, "model", Direction.CHANGE, why)
     named = " and ".join(f"`{name}`" for name in dict.fromkeys(one.name for one in keys))
