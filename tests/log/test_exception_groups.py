@@ -31,6 +31,14 @@ def test_the_member_of_a_group_is_read_with_its_calls() -> None:
     assert found.root.message == "'NoneType' object has no attribute 'arguments'"
 
 
+def test_a_group_that_followed_another_exception_is_read_alike() -> None:
+    before = ["Traceback (most recent call last):", '  File "/v/a.py", line 1, in f', "    go()", "ValueError: no", ""]
+    found = read(
+        [*before, "During handling of the above exception, another exception occurred:", "", *DRAWN.splitlines()[1:]]
+    )
+    assert (found[-1].root.kind, [f.function for f in found[-1].root.frames]) == ("AttributeError", ["stream", "part"])
+
+
 def test_a_group_whose_members_were_cut_away_is_still_a_traceback() -> None:
     (found,) = read(DRAWN.splitlines()[:5])
     assert found.root.kind == "ExceptionGroup"

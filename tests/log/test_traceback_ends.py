@@ -79,12 +79,16 @@ def test_a_call_as_ipython_wrote_it_before_its_release_8() -> None:
 /usr/lib/python3.12/site-packages/vllm/utils/system_utils.py in suppress_stdout()
      61
 ---> 62     stdout_fd = sys.stdout.fileno()
+/usr/lib/python3.12/site-packages/vllm/utils/streams.py in <module>
+      1 import io
+----> 2 io.fileno()
 UnsupportedOperation: fileno"""
     (crash,) = tracebacks([LogLine(n, text) for n, text in enumerate(said.splitlines(), 1)])
     assert (crash.root.name, crash.root.message) == ("UnsupportedOperation", "fileno")
     assert [(f.file.rsplit("/", 1)[-1], f.line, f.function, f.code) for f in crash.root.frames] == [
         ("1894.py", 3, "<cell line: 0>", "llm = vllm.LLM(model='m')"),
         ("system_utils.py", 62, "suppress_stdout", "stdout_fd = sys.stdout.fileno()"),
+        ("streams.py", 2, "<module>", "io.fileno()"),
     ]
 
 

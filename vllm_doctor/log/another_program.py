@@ -38,6 +38,8 @@ def foreign_error(run: AnalysedRun) -> ForeignError | None:
     end = len(run.lines) if run.stopped is None else run.stopped
     told = [one for one in _errors(run) if one.index < end]
     own = [one for one in told if one.name == told[-1].name]
+    # An installer frames what the build that it started says.
+    own = [one for one in own if not says(one.what, "form-frames")] or own
     return next((one for one in own if one.fatal), own[0]) if own else None
 
 

@@ -17,7 +17,9 @@ _FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}|\.{3}|…)(?:, in 
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
 # The same before IPython 8, which Colab still runs: no line number, and a cell of a notebook has a name of its own.
-_OLD_CELL = Pattern(r"\s{0,4}(/\S{1,400}\.py|<ipython-input-[\w-]{1,40}>) in (?:\w+\.)*(\w{1,120}|<[\w: ]{1,40}>)\(")
+_OLD_CELL = Pattern(
+    r"\s{0,4}(/\S{1,400}\.py|<ipython-input-[\w-]{1,40}>) in (?:\w+\.)*(\w{1,120}(?=\()|<[\w: ]{1,40}>)(?:\(|\s*$)"
+)
 # As people shorten a call, and as pytest and py-spy write it: the file and its line together, the path mostly cut off.
 _SHORT = Pattern(
     r"\s{0,20}(?:[>|]\s{0,4})?((?:[\w.~-]{1,80}/){0,20}\w{1,80}\.py):(\d{1,9}):?,? in (?:\w+\.)*(\w{1,120})\b"
@@ -209,6 +211,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
             if current is not None and current.chained:
                 current.chained = False
                 current.last = index
+                current.drawn = drawn or _GROUP in text
                 continue
             # A group only says that a member failed; its own calls stand outside of the member's.
             if current is not None and not (drawn and current.name.endswith("Group")):

@@ -8,6 +8,7 @@ from vllm_doctor.remedy.argv import written
 
 # What to do with a thing that is no setting of vLLM, by its name in the JSON; `{to}` is the value to have.
 _RESTARTS = ("systemctl restart", "systemctl daemon-reload && systemctl restart")
+_AGAIN = "pip install --force-reinstall"
 _DEEDS = {
     "adapter": "merge the adapter into the model",
     "gpu": "repair or replace the GPU",
@@ -251,6 +252,8 @@ def deed(change: Change) -> str:
         return f"drain the host, then reset or replace the GPU{asks}"
     if change.direction is Direction.REPAIR and (change.command or "").startswith(_RESTARTS):
         return f"restart {change.name}"
+    if change.direction is Direction.REPAIR and (change.command or "").startswith(_AGAIN):
+        return f"install {change.name} again"
     if " unpause " in (change.command or ""):
         return "unpause the container"
     if change.name.startswith("process "):

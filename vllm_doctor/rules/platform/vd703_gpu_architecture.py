@@ -85,6 +85,8 @@ def judge(case: Case) -> Outcome:
         return _toolkit(case, fault)
     if fault.ids & frozenset(_IDS) == {"ampere-needed"}:
         return _attention_of_ampere(case, fault)
+    if fault.ids & frozenset(_IDS) == {"flashinfer-cards"} and kernel_kind(case, fault) is None:
+        return _no_card(case, fault)
     if fault.ids & frozenset(_IDS) == {"flashinfer-arch"} and kernel_kind(case, fault) is None:
         return _unasked(case, fault)
     return finding(
@@ -121,6 +123,28 @@ def _toolkit(case: Case, fault: Fault) -> Finding:
             *_checked(case, fault),
         ),
         refute="nvcc --version names a CUDA that supports this GPU",
+    )
+
+
+def _no_card(case: Case, fault: Fault) -> Finding:
+    """The same check where neither the card is known nor who called FlashInfer: the sampler and the attention do, and
+    both do without."""
+    name = "VLLM_USE_FLASHINFER_SAMPLER"
+    sampler = "where the sampler called FlashInfer: torch's own needs nothing of the card"
+    toolkit = "on a card from 7.5 on the sentence means that the nvcc of CUDA_HOME or PATH does not know it"
+    command = "nvidia-smi --query-gpu=name,compute_cap --format=csv; nvcc --version"
+    return finding(
+        RULE,
+        title="FlashInfer finds no GPU here that it has kernels for",
+        confidence=Confidence.LIKELY,
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            environment(name, Direction.SET, sampler, to="0") if case.has_env(name) else None,
+            other_attention(case, fault, "where the attention called it: this backend is not FlashInfer's"),
+            thing(ChangeKind.PACKAGE, "cuda-toolkit", Direction.UPGRADE, toolkit, command=command),
+        ),
+        refute="the same release runs with neither changed on this card",
     )
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from vllm_doctor.knowledge import distributions, versions
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -179,8 +180,24 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     if reader is not None and reader != package:
         title = f"{reader} and the installed {package} do not fit each other"
         return MissingModule(title, (another(case, reader), another(case, package)), refute)
+    if _asks_itself(fault, top):
+        why = (
+            "a module of the package asks another one of it for the name: files of two releases lie in one folder (an "
+            "upgrade that was cut off, or a second copy), or this process imported the package before it was upgraded: "
+            "install it again, and start the process (or the notebook's kernel) anew"
+        )
+        command = f"pip install --force-reinstall --no-deps {package}"
+        mixed = thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
+        return MissingModule(f"The files of {package} are of two releases: {module} has no {name}", (mixed,), refute)
     title = f"{package} does not fit this vLLM: {module} has no {name}"
     return MissingModule(title, (another(case, package),), refute)
+
+
+def _asks_itself(fault: Fault, top: str) -> bool:
+    """Is the module that asks for the name one of the same package?"""
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    told = read("file-in-packages", in_packages(frames[-1].file)) if frames else None
+    return told is not None and told["package"] == top
 
 
 def another(case: Case, package: str) -> Change:
