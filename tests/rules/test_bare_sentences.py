@@ -44,3 +44,28 @@ def test_what_its_writer_calls_no_error_is_none(text: str) -> None:
 
 def test_a_sentence_that_nobody_raises_stays_unknown() -> None:
     assert diagnosed("the model answers more slowly than it did on the day before").verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("raised", "title"),
+    [
+        ("openai.APIConnectionError: Connection error.", "The client does not reach the server"),
+        ("openai.APITimeoutError: Request timed out.", "The client gave up waiting for the server's answer"),
+        (
+            "ssl.SSLError: [SSL: WRONG_VERSION_NUMBER] wrong version number",
+            "The client speaks TLS to a port that has none",
+        ),
+    ],
+)
+def test_what_only_a_client_raises_is_the_clients(raised: str, title: str) -> None:
+    told = diagnosed(raised).findings[0]
+    assert (told.code, told.layer, told.title) == ("VD527", "client", title)
+
+
+@pytest.mark.parametrize(
+    "said", ["reasoning helper: 'none5' not found in reasoning_parsers", "Tool parser 'none5' not found."]
+)
+def test_a_parser_without_a_default_is_asked_for_and_not_emptied(said: str) -> None:
+    told = diagnosed(f'KeyError: "{said}"').findings[0]
+    assert (told.code, told.changes[0].after) == ("VD503", None)
+    assert "--help" in (told.changes[0].command or "")

@@ -44,6 +44,7 @@ _IDS = (
     "quantization-differs",
     "quantization-unknown",
     "tool-parser-unknown",
+    "tool-parser-not-found",
     "tool-parser-needed",
     "reasoning-parser-unknown",
     "device-ordinal",

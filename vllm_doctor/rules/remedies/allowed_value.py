@@ -145,7 +145,7 @@ def _unknown(case: Case, name: str, needed: str = "") -> Change | None:
     default: Scalar = sequences(case)[0] if name == "max-num-seqs" else None
     switch = bool(needed) and fact is not None and isinstance(fact.default, bool)
     if default is None and fact is not None and isinstance(fact.default, str | int | float) and not switch:
-        default = fact.default
+        default = fact.default if fact.default != "" else None  # nobody means to write that
     elif default is None and fact is not None and isinstance(fact.default, Expression):
         # An enumeration's member is written in lower case on the command line.
         enumeration, _, member = fact.default.source.partition(".")

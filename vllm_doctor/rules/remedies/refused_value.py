@@ -22,6 +22,7 @@ _OPTION_OF = {
     "chat-template-path": "chat-template",
     "quantization-unknown": "quantization",
     "tool-parser-unknown": "tool-call-parser",
+    "tool-parser-not-found": "tool-call-parser",
     "tool-parser-needed": "tool-call-parser",
     "reasoning-parser-unknown": "reasoning-parser",
 }

@@ -31,6 +31,7 @@ _TITLES = {
     "dtype-of-quantization": "The quantization {method} does not compute in {dtype}",
     "quant-config-missing": "The checkpoint has no configuration of its quantization ({method})",
     "tool-parser-unknown": "This release has no tool parser {value}",
+    "tool-parser-not-found": "This release has no tool parser {value}",
     "tool-parser-needed": "--enable-auto-tool-choice needs --tool-call-parser",
     "reasoning-parser-unknown": "This release has no reasoning parser {value}",
     "remote-code-needed": "The model brings code, and --trust-remote-code is not given",
