@@ -36,6 +36,7 @@ GRAMMAR = {
     "log/read/window.py",
     "log/read/unwrap.py",
     "log/read/servers.py",
+    "log/read/status_page.py",
 }
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
 GRAMMAR |= {"log/pybind_calls.py"}
