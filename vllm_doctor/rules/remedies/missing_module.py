@@ -184,7 +184,7 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
         why = (
             "a module of the package asks another one of it for the name: files of two releases lie in one folder (an "
             "upgrade that was cut off, or a second copy), or this process imported the package before it was upgraded: "
-            "install it again, and start the process (or the notebook's kernel) anew"
+            "install it again, and restart the process (or the notebook's kernel)"
         )
         command = f"pip install --force-reinstall --no-deps {package}"
         mixed = thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
