@@ -43,6 +43,8 @@ def ask(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("config", "version", "verdict", "says"),
     [
+        (LLAMA_8B, "0.5.4", "does-not-start", "0.5.5 is the first that does"),
+        (LLAMA_8B, "0.5.5", "starts", None),
         (LLAMA_8B, "0.8.5", "starts", None),
         # 0.8.5 takes Transformers 4.51.1 and all later ones; 0.10.1 asks for 4.55.0, which reads it.
         (EXPERTS, "0.8.5", "uncertain", "4.55.0 is the first that reads a GGUF file of architecture qwen3moe"),

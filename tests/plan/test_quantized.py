@@ -92,6 +92,16 @@ def test_a_later_release_takes_it(config, before, first):
     assert found(config, version=first) == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "version", "told"),
+    [("", "0.10.0", True), ("--quantization awq", "0.10.0", False), ("", "0.10.1", False)],
+)
+def test_a_description_of_the_language_model_alone_is_out_of_sight(flags, version, told):
+    text = plain("awq", bits=4, group_size=128, zero_point=True)
+    whole = {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": text}
+    assert ("not given" in found(whole, flags, version)) == told
+
+
 def test_transforms_at_each_step_are_of_one_card():
     assert found(packed(LLAMA_8B, transform_config=TURNED), "-tp 2") == ["2"]
     assert found(packed(LLAMA_8B, transform_config=TURNED)) == []
@@ -105,6 +115,7 @@ def test_the_scales_of_qwen2_experts_have_a_place_from_0_5_2():
         "model_type": "qwen2_moe",
         "shared_expert_intermediate_size": 1024,
         "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"},
+        "rope_scaling": None,
     }
     assert found(stored, version="0.5.1") == ["experts stored in fp8"]
     assert found(stored, version="0.5.2") == []

@@ -303,6 +303,34 @@ def test_a_tower_without_items_is_not_made(ask, name, version, flags, lighter):
     assert (ask(seeing, flags, version=version).predict().weights_gib < with_it - 0.1) == lighter
 
 
+@pytest.mark.parametrize(("version", "ends"), [("0.6.2", True), ("0.6.3", False)])
+def test_a_tower_has_no_place_in_a_class_of_text_alone(ask, version, ends):
+    seeing = {**LLAMA_8B, "architectures": ["ChatGLMModel"], "model_type": "chatglm", "vision_config": SEES}
+    blind = {key: value for key, value in seeing.items() if key != "vision_config"}
+    told = "ChatGLMModel with a vision tower"
+    assert [
+        any(r.found == told for r in ask(c, version=version).predict().settings.refusals) for c in (seeing, blind)
+    ] == [ends, False]
+
+
+@pytest.mark.parametrize(("version", "open_"), [("0.6.4", True), ("0.6.5", False)])
+def test_drafts_over_stages_before_any_release_refused_them_are_left_open(ask, version, open_):
+    flags = "--speculative-model x/y --num-speculative-tokens 3 --pipeline-parallel-size 2"
+    assert (
+        any(
+            "over pipeline stages" in d for d in ask(LLAMA_8B, flags, version=version, gpus=2).predict().settings.doubts
+        )
+        == open_
+    )
+
+
+@pytest.mark.parametrize(("version", "ends"), [("0.4.2", True), ("0.5.0", False)])
+def test_drafts_were_of_one_card_once(ask, version, ends):
+    flags = "--speculative-model x/y --num-speculative-tokens 3 --use-v2-block-manager --tensor-parallel-size 2"
+    found = ask(LLAMA_8B, flags, version=version, gpus=2).predict().settings.refusals
+    assert any("drafts on one card" in r.needed for r in found) == ends
+
+
 def test_what_does_not_fit_fails_with_any_build_of_torch(ask):
     p = ask({**LLAMA_8B, "num_hidden_layers": 480}, gpu="B200", gpus=1, version="0.9.0").predict()
     assert p.settings.depends

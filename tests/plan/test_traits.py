@@ -12,6 +12,12 @@ FALCON = {**LLAMA_8B, "architectures": ["FalconForCausalLM"]}
 BERT = {**LLAMA_8B, "architectures": ["BertModel"]}
 MPT = {**LLAMA_8B, "architectures": ["MPTForCausalLM"]}
 STRANGE = {**LLAMA_8B, "architectures": ["StrangeForCausalLM"]}
+GLM = {
+    **LLAMA_8B,
+    "model_type": "glm4_moe",
+    "architectures": ["Glm4MoeForCausalLM"],
+    "num_nextn_predict_layers": 1,
+}
 EAGLE3 = '--speculative-config {"method":"eagle3","model":"x/y","num_speculative_tokens":2}'
 IMAGES = '--limit-mm-per-prompt {"image":2}'
 
@@ -41,6 +47,12 @@ def refused(config, flags, version):
             "--pipeline-parallel-size 2",
             "0.20.0",
             ("--pipeline-parallel-size", "1: vLLM 0.20.0 makes no stages of BambaForCausalLM"),
+        ),
+        (
+            GLM,  # asserts of each layer that it has experts, where another stage's are none
+            "--pipeline-parallel-size 2",
+            "0.10.0",
+            ("--pipeline-parallel-size", "1: vLLM 0.10.0 makes no stages of Glm4MoeForCausalLM"),
         ),
         (
             FALCON,
@@ -100,6 +112,7 @@ def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version
         (STRANGE, "--enable-lora --pipeline-parallel-size 2", "0.33.0"),  # not in the registry
         (FALCON, "--enable-lora --model-impl transformers", "0.33.0"),  # another class runs it
         (LLAMA_8B, "--pipeline-parallel-size 2", "0.5.1"),
+        (GLM, "--pipeline-parallel-size 2", "0.10.1"),
     ],
 )
 def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):
@@ -107,12 +120,6 @@ def test_what_the_class_has_or_nobody_knows_is_not(config, flags, version):
 
 
 DELTA = {**LLAMA_8B, "model_type": "qwen3_5", "num_nextn_predict_layers": 1}
-GLM = {
-    **LLAMA_8B,
-    "model_type": "glm4_moe",
-    "architectures": ["Glm4MoeForCausalLM"],
-    "num_nextn_predict_layers": 1,
-}
 MTP = '--speculative-config {"method":"mtp","num_speculative_tokens":1}'
 STAGES = "--pipeline-parallel-size"
 

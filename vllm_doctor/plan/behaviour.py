@@ -286,6 +286,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v1_blocks_of_16: bool
     sleep_refuses_growing_segments: bool
     marlin_experts_on_one_rank: bool
+    quantization_of_the_whole: bool
+    drafts_on_one_card: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

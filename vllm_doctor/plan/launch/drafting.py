@@ -45,6 +45,8 @@ def refused(  # noqa: PLR0917
             f"a drafter with {drafter.vocab} words",
             f"one with {a.vocab}, as the model has: the V0 engine asserts that both have one vocabulary",
         )
+    if ranks > 1 and does.drafts_on_one_card:
+        yield Refusal("--tensor-parallel-size", str(ranks), f"1: vLLM {version} drafts on one card alone")
     yield from _ranks(flags, method, version, does, engine, ranks)
     own = flags.object("speculative-config").get("model") is None
     drafts_as = _own_class(method, a, version)

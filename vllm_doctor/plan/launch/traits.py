@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vllm_doctor.knowledge.traits import lacks
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.behaviour import Behaviour
@@ -16,6 +17,21 @@ from vllm_doctor.plan.model.architecture import Architecture
 
 # How a class of 0.5 and 0.6 says which matrices bitsandbytes packs; no other release knows the trait.
 _STACKED = "bitsandbytes_stacked_params_mapping"
+
+
+# Classes that assert of each layer that it is one, where another stage's are none (`assert isinstance(layer, …)` in the
+# models' own files, read in 0.9.1 to 0.12.0): from which release on, and the first that looks.
+_EACH_LAYER = {
+    "DeepseekV2ForCausalLM": ("0.9.2", "0.10"),
+    "DeepseekV3ForCausalLM": ("0.9.2", "0.10"),
+    "Glm4MoeForCausalLM": ("0.10", "0.10.1"),
+    "Llama4ForConditionalGeneration": ("0.11.1", "0.12"),
+}
+
+
+def _asks_each_layer(name: str, version: Version) -> bool:
+    since, until = _EACH_LAYER.get(name, (None, None))
+    return since is not None and until is not None and as_version(since) <= version < as_version(until)
 
 
 def refused(
@@ -37,7 +53,7 @@ def refused(
 
     if par.pp > 1 and does.makes_no_stages:
         yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages; 0.5.1 is the first")
-    elif par.pp > 1 and without("supports_pp"):
+    elif par.pp > 1 and (without("supports_pp") or _asks_each_layer(a.name, version)):
         yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages of {a.name}")
     if flags.on("enable-lora", default=False) and without("supports_lora"):
         yield Refusal("--enable-lora", "set", f"no --enable-lora: vLLM {version} has no adapters for {a.name}")

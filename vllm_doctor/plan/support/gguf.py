@@ -75,6 +75,10 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     file's (config/model.py _verify_quantization)."""
     if not _asked(s):
         return
+    if history("models", "quantizations").exists("gguf", s.version) is False:
+        needed = f"a folder with a config.json: vLLM {s.version} reads no such file, 0.5.5 is the first that does"
+        yield Refusal("model", "a GGUF file", needed)
+        return
     yield from _tensors(a, s)
     if s.config_elsewhere:
         stored = a.quantization.text("quant_method") if a.quantization is not None else ""

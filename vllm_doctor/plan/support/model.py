@@ -45,6 +45,18 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     if s.does.rejects_other_float_cache and s.kv_dtype in {"float16", "bfloat16"} and s.kv_dtype != s.dtype:
         yield Refusal("--kv-cache-dtype", s.kv_dtype, f"auto or {s.dtype}, the type that the model runs in")
     yield from _of_kinds(a, s)
+    yield from _by_text_alone(a, s)
+
+
+# Classes that had text alone before they had a tower (models/chatglm.py and qwen.py, read in 0.5.0 to 0.6.4).
+_TOWER_SINCE = {"ChatGLMModel": "0.6.3", "ChatGLMForConditionalGeneration": "0.6.3", "QWenLMHeadModel": "0.6.1"}
+
+
+def _by_text_alone(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """A checkpoint with a tower for a class that has none: its weights have no place."""
+    since = _TOWER_SINCE.get(a.name)
+    if since is not None and a.vision is not None and s.version < as_version(since):
+        yield Refusal("architectures", f"{a.name} with a vision tower", f"vLLM {since}, the first that gives it one")
 
 
 def _windowed(a: Architecture) -> bool:
@@ -130,6 +142,11 @@ def doubts(a: Architecture, s: Settings) -> Iterator[str]:
         yield (
             f"--speculative-config: a drafter of method {s.speculative} is a separate model; its weights and its KV "
             f"cache are not known here, and not in the figures{way}"
+        )
+    if s.speculative is not None and s.parallel.pp > 1 and not s.does.drafts_in_one_stage:
+        yield (
+            f"vLLM {s.version} does not refuse drafts over pipeline stages, as 0.6.5 and later V0 engines do, and no "
+            f"start of it was compared with a plan"
         )
     yield from _of_layout(a, s)
 

@@ -24,11 +24,21 @@ _CONFIG = "quantization_config"
 _BY_PART = frozenset({"fp8", "compressed-tensors"})
 
 
+def _out_of_sight(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """A quantization_config of the language model's section alone, where a release looks for one of the whole."""
+    inside = a.quantization is not None and a.quantization.path.count(": ") > 1
+    method = a.quantization.text("quant_method") if a.quantization is not None else ""
+    if inside and s.quantization is None and method and s.does.quantization_of_the_whole:
+        needed = f"--quantization {method}: vLLM {s.version} does not look into the language model's section for it"
+        yield Refusal("--quantization", "not given", needed)
+
+
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """Each thing that ends the start while the model is made."""
     config = a.quantization
     if config is None or s.gguf is not None:
         return
+    yield from _out_of_sight(a, s)
     method = config.text("quant_method").lower().replace("_", "-")
     if method in _BY_PART:
         yield from _apart(a, s)
