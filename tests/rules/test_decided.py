@@ -302,3 +302,10 @@ def test_a_value_that_is_given_is_never_asked_to_be_on() -> None:
     found = first("vllm/platforms/rocm.py", "get_attn_backend_cls", said, ", 'attention_backend': 'ROCM_AITER_FA'")
     change = next(change for change in found.changes if change.name == "attention-backend")
     assert (change.direction.value, change.why) == ("change", "vLLM's own check above the message asks for it")
+
+
+def test_of_the_values_that_are_taken_an_empty_one_is_not_named() -> None:
+    given = ", 'compilation_config': {'mode': 3, 'backend': 'openxla'}"
+    said = "Invalid backend for piecewise compilation: openxla"
+    found = first("vllm/config/compilation.py", "__post_init__", said, given)
+    assert [row[3] for row in said_of(found)] == ["its `backend`: it must be one of eager, inductor"]

@@ -18,7 +18,7 @@ from vllm_doctor.rules.say import environment, set_flag
 # Compiled by Triton when first used, XFormers' decode of 0.11 too: what Triton cannot compile or fit, all share.
 _OF_TRITON = ("TRITON_ATTN", "FLEX_ATTENTION", "XFORMERS")
 _LATENT = "TRITON_MLA"
-_LATENT_OTHERS = ("flashmla", "flash_mla", "cutlass_mla", "flashinfer_mla", "flashattn_mla", "aiter_mla")
+_LATENT_OTHERS = ("flashmla", "flash_mla", "cutlass_mla", "flashinfer_mla", "flashattn_mla", "aiter_mla", "batch_mla")
 # The least compute capability of each (v1/attention/backends, `supports_compute_capability`), in the order to try.
 _GENERAL = (("FLASH_ATTN", 8.0), ("FLASHINFER", 7.5), ("TRITON_ATTN", 0.0), ("FLEX_ATTENTION", 0.0))
 # What every AMD card has (platforms/rocm.py): a kernel of its own for decoding beside Triton's for prompts.
