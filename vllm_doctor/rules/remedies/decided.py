@@ -212,7 +212,8 @@ def _moved(one: Decider) -> tuple[Direction, Scalar]:
 def _wanted(one: Decider, *, off: str = "off", on: str = "on") -> str:
     """What the value has to be, in words; empty where the test does not say it plainly."""
     value = _literal(one.value)
-    shown = ", ".join(str(one) for one in value if one != "") if isinstance(value, tuple | list | set | frozenset) and value else str(value)
+    several = value if isinstance(value, tuple | list | set | frozenset) else ()
+    shown = ", ".join(str(held) for held in several if held != "") or str(value)
     told = "left out" if one.sign == "==" and one.value == "None" else _SAID.get(one.sign, "").format(value=shown)
     told = {"on": off, "off": on}.get(one.sign, told)
     return f"it must be {told}" if told else ""
