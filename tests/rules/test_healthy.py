@@ -57,6 +57,38 @@ def test_v0_s_second_line_of_preemptions_is_a_storm_where_the_first_is_near(last
     assert [one.code for one in judged_text(log).findings] == (["VD301"] if found else [])
 
 
+DIED = "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}\n"
+WARM_UP = "(EngineCore pid=8) ERROR 10-02 05:01:{:02} [speech_to_text.py:184] {}\n"
+RAISED = (
+    "Traceback (most recent call last):",
+    '  File "/opt/v/site-packages/vllm/entrypoints/speech_to_text.py", line 180, in warm_up',
+    "    self.processor(None)",
+    "ValueError: no audio in this call",
+)
+
+
+@pytest.mark.parametrize(
+    ("heading", "end", "code"),
+    [
+        ("Audio preprocessing warmup failed (non-fatal): no audio in this call", "", None),
+        ("Audio preprocessing warmup failed: no audio in this call", "", "VD599"),
+        # what dies after it may have died of it
+        ("Audio preprocessing warmup failed (non-fatal): no audio in this call", DIED, "VD599"),
+    ],
+)
+def test_what_its_writer_goes_on_without_is_no_failure(heading: str, end: str, code: str | None) -> None:
+    log = STARTED + "".join(WARM_UP.format(30, text) for text in (heading, *RAISED)) + end
+    assert next((one.code for one in judged_text(log).findings), None) == code
+
+
+def test_what_fails_after_it_is_the_root() -> None:
+    heading = "Weight cache IPC loading failed; falling back to disk loading"
+    later = (*RAISED[:-1], "KeyError: 'layers.0.mlp.gate'")
+    texts = (heading, *RAISED, "EngineCore failed to start.", *later)
+    told = judged_text(STARTED + "".join(WARM_UP.format(31, text) for text in texts) + DIED)
+    assert "KeyError" in told.findings[0].evidence[0].excerpt
+
+
 def test_a_blank_line_of_a_cut_traceback_is_not_quoted() -> None:
     said = "(VllmWorkerProcess pid=24) ERROR 04-30 10:38:21 [multiproc_worker_utils.py:238] {}\n"
     told = judged_text(said.format("") + said.format("        qk = tl.dot(q, k, acc=qk)") + said.format("     ^"))

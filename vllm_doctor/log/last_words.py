@@ -45,7 +45,7 @@ _ENDS = (
 )
 # Python's own last words of a process, however much of them there is.
 _PYTHONS_LAST = ("heading-of-dead-process", "traceback-cut", "exception-line")
-_OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design")
+_OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design", "says-it-goes-on")
 _HARMLESS = (
     *_OF_NO_CONCERN,
     "warning-line",

@@ -45,6 +45,7 @@ class AnalysedRun(RunWithFaults):
         """What failed first and for good; None if nothing did."""
         found = [f for f in self.faults if self._fatal(f)]
         found = [f for f in found if not f.at_end] or found
+        found = [f for f in found if not self._goes_on(f)] or found
         first = [f for f in found if not self._survivor(f)] or found
         first = [f for f in first if not _wraps(f)] or first
         first = [f for f in first if not self._retold(f)] or first
@@ -67,6 +68,7 @@ class AnalysedRun(RunWithFaults):
             return None
         end = len(self.lines) if self.stopped is None else self.stopped
         told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
+        told_by = ((f, root) for f, root in told_by if not self._goes_on(f))
         raised = ((f, root) for f, root in told_by if root.frames or self._answers_requests(f.index))
         known = (f for f, root in raised if (root.kind not in _GONE or fetches(root)) and not self.aside(f))
         found = next(known, None)
@@ -132,7 +134,8 @@ class AnalysedRun(RunWithFaults):
         """What failed last before any stop, where nothing shows that it was one request: no name of the server's own
         process, and nothing that was served after it."""
         end = len(self.lines) if self.stopped is None else self.stopped
-        found = next((f for f in reversed(self.faults) if f.index < end and not self.aside(f)), None)
+        told = (f for f in reversed(self.faults) if f.index < end and not self.aside(f) and not self._goes_on(f))
+        found = next(told, None)
         if found is None or (self.lines[found.index].process or "").startswith(_FRONT_END):
             return None
         answered = any(a in line.text for line in self.lines[found.last :] for a in anchors("request-ok"))
@@ -145,6 +148,14 @@ class AnalysedRun(RunWithFaults):
     def aside(self, fault: Fault) -> bool:
         """Is it the end of a thread, a task or a destructor, and of no process?"""
         return not fault.ids and self._headed(fault, "aside-heading")
+
+    def _goes_on(self, fault: Fault) -> bool:
+        """Does the line above its traceback, of the same writer, say that the program goes on without what failed?"""
+        crash = fault.crash
+        above = self.lines[crash.first - 1] if crash is not None and crash.first > 0 else None
+        if crash is None or above is None or self._ended_its_process(crash):
+            return False
+        return (above.process, above.pid) == (crash.process, crash.pid) and says(above.text, "says-it-goes-on")
 
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""
@@ -160,6 +171,8 @@ class AnalysedRun(RunWithFaults):
             return False
         if fault.crash is not None and self._ended_its_process(fault.crash):
             return True  # others may serve on: another node's front end, another rank of data parallelism
+        if death is None and self._goes_on(fault):
+            return False
         if not fault.ids and self._headed(fault, "unclaimed-heading"):
             return False
         if fault.ids & _NEVER_OF_A_REQUEST:
