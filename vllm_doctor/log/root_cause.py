@@ -150,12 +150,11 @@ class AnalysedRun(RunWithFaults):
         return not fault.ids and self._headed(fault, "aside-heading")
 
     def _goes_on(self, fault: Fault) -> bool:
-        """Does the line above its traceback, of the same writer, say that the program goes on without what failed?"""
+        """Does the record that holds its traceback say that the program goes on without what failed?"""
         crash = fault.crash
-        above = self.lines[crash.first - 1] if crash is not None and crash.first > 0 else None
-        if crash is None or above is None or self._ended_its_process(crash):
+        if crash is None or self._ended_its_process(crash):
             return False
-        return (above.process, above.pid) == (crash.process, crash.pid) and says(above.text, "says-it-goes-on")
+        return any(says(self.lines[i].text, "says-it-goes-on") for i in self._heading(crash))
 
     def _survivor(self, fault: Fault) -> bool:
         """Is it a rank that only noticed that another one was gone?"""
