@@ -65,7 +65,7 @@ LOADER = ["vllm/transformers_utils/config.py", "transformers/modeling_gguf_pytor
         (
             _raised(["vllm_gaudi/v1/worker/hpu_model_runner.py", "vllm/model_executor/layers/linear.py"],
                     "RuntimeError: synGraphCompile failed with synStatus 26 [Generic failure]."),
-            "Gaudi's runtime (SynapseAI) refuses a call", "gpu-driver",
+            "Gaudi's runtime (SynapseAI) refuses a call", "driver",
         ),
         (
             _raised(LOADER, "ValueError: GGUF model with architecture acme4 is not supported yet."),

@@ -167,6 +167,9 @@ def judge(case: Case) -> Outcome:
     tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
+    whose = fault.fields("module-attribute").get("module", "vllm").partition(".")[0]
+    if module is None and whose != "vllm":
+        return NotHere("a module lacks a name, and nobody knows whose module it is")
     symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
     unfit = next((words for wanted, words in UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
