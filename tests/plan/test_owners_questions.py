@@ -166,7 +166,7 @@ def test_the_line_starts_the_program_that_the_release_has_and_names_the_model_on
 
 def test_the_pasted_line_of_an_old_release_names_the_model_once(told):
     launch = ("--", "python", "-m", "vllm.entrypoints.openai.api_server", "--model", "m")
-    _, text = told(LLAMA_8B, *launch, version="0.4.2")
+    _, text = told({**LLAMA_8B, "rope_scaling": None}, *launch, version="0.4.2")
     assert "  run      python3 -m vllm.entrypoints.openai.api_server --model m \\\n" in text
     _, text = told(LLAMA_8B, *launch)
     assert "  run      vllm serve m --" in text
