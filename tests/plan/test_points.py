@@ -102,7 +102,7 @@ def test_what_the_first_full_step_lacks_is_told_with_the_value_that_leaves_it_th
     first = capsys.readouterr().out.splitlines()
     assert first[0].endswith(": starts, and runs out of memory in its first full step")
     assert first[1] == "  lacks    1.05 GiB for a step of 16384 tokens beside the KV cache:"
-    assert first[2] == "           --gpu-memory-utilization 0.94 leaves that, with 5.10 GiB of KV cache"
+    assert first[2] == "           --gpu-memory-utilization 0.94 leaves that, with 5.09 GiB of KV cache"
 
 
 def test_why_a_start_that_ends_later_does_not_show_it_is_explained(model, capsys):

@@ -520,6 +520,26 @@ def test_the_resampler_of_minicpm_v_is_whole_on_each_rank_and_its_profile_is_not
     assert any("is not known" in note for note in first.notes)
 
 
+def test_internvits_attention_is_whole_on_each_rank_where_its_heads_do_not_divide():
+    # InternVL3-78B on eight cards: "model weights take 21.67GiB" (0.6.6), of which 3 GiB are attention of 25 heads.
+    sizes = {"hidden_size": 8192, "intermediate_size": 29568, "num_hidden_layers": 80, "vocab_size": 151674}
+    text = {"model_type": "qwen2", "num_attention_heads": 64, "num_key_value_heads": 8, "torch_dtype": "bfloat16"}
+    tower = {"model_type": "intern_vit_6b", "hidden_size": 3200, "intermediate_size": 12800, "num_hidden_layers": 45}
+    tower |= {"num_attention_heads": 25, "image_size": 448, "patch_size": 14}
+    config = {
+        "architectures": ["InternVLChatModel"],
+        "model_type": "internvl_chat",
+        "downsample_ratio": 0.5,
+        "llm_config": {**sizes, **text, "tie_word_embeddings": False},
+        "vision_config": tower,
+    }
+    eight = of(config, tp=8) / GIB
+    assert eight == pytest.approx(21.67, rel=0.012)
+    attention = 45 * 4 * 3200 * 3200 * 2 / GIB
+    five = of(config, tp=5) / GIB
+    assert eight - (five * 5 - attention) / 8 > 0.8 * attention, "five ranks split it"
+
+
 def test_the_tower_of_phi_3_vision_stands_in_the_code_alone():
     # Published as 4.15 billion parameters; of the tower's 24 layers vLLM makes 23, so 12.6 million fewer.
     config = {

@@ -59,6 +59,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     mxfp4_for_triton: bool
     keeps_fp8_workspace: bool
     keeps_moe_workspace: bool
+    frees_experts_workspace: bool
+    joins_experts_caches: bool
+    own_fp4_experts: bool
     chunks_experts_at_32768: bool
     chunks_experts_at_16384: bool
     pads_within_quarter: bool

@@ -16,6 +16,7 @@ from vllm_doctor.plan.model.families import LOADED
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.stage import Stage
+from vllm_doctor.plan.terms.activation import Activation
 from vllm_doctor.plan.terms.draft_model import keeps_head
 from vllm_doctor.plan.terms.outside_torch import Estimate
 from vllm_doctor.plan.terms.weights import EAGLE3_VOCAB
@@ -89,6 +90,12 @@ def range_of(spreads: Iterable[Spread]) -> tuple[float, float]:
     return below, sqrt(sum(x.above**2 for x in free)) + sum(x.above for x in whole)
 
 
+def _of_experts(act: Activation) -> float:
+    """GiB of the peak that experts have a part in: what lies under the sampler's pass, where that is the widest."""
+    sampler = next((t.bytes for t in act.terms if t.name == act.winner == "logits and sampler"), 0.0)
+    return max(0.0, act.peak - sampler) / GIB
+
+
 def _beside_drafts(s: Settings) -> float:
     """GiB by which drafting may move the activations further."""
     if s.speculative in _WITHOUT_TENSORS:
@@ -129,7 +136,7 @@ def spreads_of(  # noqa: PLR0917
             0.03
             + 0.02 * peak
             + recent
-            + (0.1 * peak if a.moe is not None else 0.0)
+            + (0.1 * _of_experts(act) if a.moe is not None else 0.0)
             + (0.15 * peak if s.speculative not in _LIKE_ITSELF else 0.0)
         )
         if s.loras:

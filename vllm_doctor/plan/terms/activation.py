@@ -13,7 +13,7 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from vllm_doctor.knowledge.generations import ADA, HOPPER
+from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.compiled import Timed
@@ -159,7 +159,34 @@ def _direct(s: Settings, experts: str, capability: float | None) -> bool:
     return experts == "fp8" and (capability or ADA) < ADA and s.does.direct_fp8_experts
 
 
-def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
+def _called(s: Settings, experts: str, *, eight: bool) -> bool:
+    """Do the experts run by a call of fused_experts, which frees its buffers after each layer? To 0.13 those do that
+    are in 16 bits, or in 8 and not run by DeepGEMM or CUTLASS, unless data-parallel ranks hand each other tokens."""
+    own = experts in {"", "plain", "fp8", "int8"} and not eight
+    return own and s.parallel.dp == 1 and s.does.frees_experts_workspace
+
+
+def _by_cutlass(s: Settings, experts: str, capability: float | None) -> bool:
+    """Do vLLM's own CUTLASS kernels run experts in four bits: where they are asked for, and to 0.14 on every card that
+    has such kernels, unless FlashInfer's are?"""
+    if experts != "nvfp4":
+        return False
+    own = s.does.own_fp4_experts and (capability or 0.0) >= BLACKWELL and not s.flashinfer_experts
+    return s.moe_backend == "cutlass" or (own and s.moe_backend is None)
+
+
+def _sorted(a: Architecture, s: Settings) -> float:
+    """Bytes that vLLM's CUTLASS kernels take for experts in four bits beside their workspace, which they free: each
+    token's states once for each of its experts, sorted by expert, sorted back, and weighed."""
+    moe = a.moe
+    if moe is None:
+        return 0.0
+    return 3.0 * s.element * s.batched * s.parallel.dp * moe.top_k * moe.inputs(a.hidden)
+
+
+def _moe(
+    a: Architecture, s: Settings, *, direct: bool = False, called: bool = False, cutlass: bool = False
+) -> Term | None:
     """The experts' two workspaces and their output (fused_moe/modular_kernel.py, fused_moe.py workspace_shapes)."""
     moe = a.moe
     if moe is None:
@@ -173,8 +200,24 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
             f"{tokens} × {moe.top_k} × (max({2 * width}, {hidden}) + {width}) × {s.element} B",
             "fused_moe/fused_marlin_moe.py intermediate_cache13, intermediate_cache2",
         )
+    if cutlass:
+        return Term(
+            "MoE workspace",
+            s.element * tokens * moe.top_k * (max(2 * width, hidden) + width),
+            f"{tokens} × {moe.top_k} × (max({2 * width}, {hidden}) + {width}) × {s.element} B",
+            "fused_moe/cutlass_moe.py CutlassExpertsFp4 workspace_shapes",
+        )
     if s.does.chunks_experts_at_16384 or s.does.chunks_experts_at_32768:
         tokens = min(tokens, 16384 if s.does.chunks_experts_at_16384 else 32768)
+    if called:
+        join = "max({}, {})" if s.does.joins_experts_caches else "{} + {}"
+        both = max(2 * width, hidden) if s.does.joins_experts_caches else 2 * width + hidden
+        return Term(
+            "MoE workspace",
+            s.element * tokens * moe.top_k * (both + width),
+            f"{tokens} × {moe.top_k} × ({join.format(2 * width, hidden)} + {width}) × {s.element} B",
+            "fused_moe/fused_moe.py fused_experts_impl",
+        )
     size = s.element * tokens * moe.top_k * (max(width, hidden) + max(2 * width, hidden))
     return Term(
         "MoE workspace",
@@ -182,6 +225,17 @@ def _moe(a: Architecture, s: Settings, *, direct: bool = False) -> Term | None:
         f"{tokens} × {moe.top_k} × (max({width}, {hidden}) + max({2 * width}, {hidden})) × {s.element} B",
         "fused_moe/fused_moe.py workspace_shapes",
     )
+
+
+def _experts(a: Architecture, s: Settings, experts: str, capability: float | None) -> tuple[Term | None, float, bool]:
+    """The experts' buffers, the bytes that they take and free beside them, and whether the buffers stay."""
+    direct = _direct(s, experts, capability)
+    eight = experts == "fp8" and (capability or 0.0) >= HOPPER and s.does.keeps_fp8_workspace
+    called = _called(s, experts, eight=eight)
+    cutlass = _by_cutlass(s, experts, capability)
+    moe = _moe(a, s, direct=direct, called=called, cutlass=cutlass)
+    stays = (s.does.keeps_moe_workspace or eight) and a.model_type != "gpt_oss" and not (direct or called)
+    return moe, _sorted(a, s) if cutlass else 0.0, s.engine == "V1" and stays
 
 
 def _hand_over(a: Architecture, s: Settings) -> Term | None:
@@ -276,8 +330,7 @@ def estimate(
     terms: list[Term] = []
     under, kept = 0.0, 0.0  # the first is alive through both stages
     forward = _forward(a, s, tokens)
-    direct = _direct(s, experts, capability)
-    moe = _moe(a, s, direct=direct)
+    moe, sorts, keeps_workspace = _experts(a, s, experts, capability)
     if a.vision is not None and profiles_encoder(a, s, first_stage=first_stage):
         seen = encoder(a, a.vision, s)
         under += seen.kept
@@ -285,9 +338,6 @@ def estimate(
     beside = [t for t in (_hand_over(a, s), _v0_states(a, s), _gathered(a, s), _for_drafter(s)) if t is not None]
     under += sum(t.bytes for t in beside)
     terms += beside
-    eight = experts == "fp8" and (capability or 0.0) >= HOPPER and s.does.keeps_fp8_workspace
-    stays = (s.does.keeps_moe_workspace or eight) and a.model_type != "gpt_oss" and not direct
-    keeps_workspace = s.engine == "V1" and stays
     logits = last_stage and not s.pooling
     sampled = logits and (s.engine == "V1" or _v0_samples(s))
     if s.engine == "V0" and s.parallel.tp > 1:
@@ -303,7 +353,7 @@ def estimate(
         terms.append(moe)
         stages[0] = Term(
             "forward pass with experts",
-            max(forward.bytes, moe.bytes + e * tokens * 4 * a.hidden),
+            max(forward.bytes, moe.bytes + sorts + e * tokens * 4 * a.hidden),
             forward.formula,
             forward.source,
         )
@@ -311,7 +361,7 @@ def estimate(
             under += moe.bytes
             stages[0] = Term(
                 "forward pass with experts",
-                max(forward.bytes, e * tokens * 4 * a.hidden),
+                max(forward.bytes, sorts + e * tokens * 4 * a.hidden),
                 forward.formula,
                 forward.source,
             )

@@ -28,7 +28,9 @@ def _tower_formats(v: Vision, scheme: Scheme, base: Format) -> tuple[Format, For
 def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) -> float:
     """Bytes of a vision tower and its projector. Blocks are split by TP, embeddings and projectors mostly are not."""
     depth = v.layers - 1 if v.kind == "clip_vision_model" else v.layers
-    block = (4 * v.hidden * v.hidden + (3 if v.gated else 2) * v.hidden * v.width) / tp
+    # InternViT's attention is whole on each rank where its heads do not divide (intern_vit.py InternSdpaAttention).
+    whole = v.kind.startswith("intern_vit") and v.heads % tp
+    block = 4 * v.hidden * v.hidden / (1 if whole else tp) + (3 if v.gated else 2) * v.hidden * v.width / tp
     embed = v.patch * v.patch * 3 * v.hidden * (2 if "qwen" in v.kind else 1) + v.positions * v.hidden
     listed = v.kind in {"siglip_vision_model", "clip_vision_model"} or v.queries
     embed += (v.image_size // v.patch) ** 2 * v.hidden if listed else 0
@@ -41,8 +43,8 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
         project = (inner * inner + inner * (v.out or hidden)) * (1 + v.deepstack) / (tp if "qwen" in v.kind else 1)
     elif v.kind == "pixtral":
         project = merged * v.hidden + v.hidden * hidden + hidden * hidden
-    elif v.kind == "clip_vision_model":
-        project = merged * hidden + hidden * hidden
+    elif v.kind == "clip_vision_model" or v.kind.startswith("intern"):
+        project = merged * hidden + hidden * hidden  # internvl.py mlp1
     elif v.kind == "mllama_vision_model":
         project = v.out * hidden  # what several layers say, side by side
     else:
