@@ -13,12 +13,13 @@ from vllm_doctor.log.root_cause import AnalysedRun
 
 # Levels with which a program ends itself.
 _FATAL = frozenset({"F", "C", "fatal", "panic", "dpanic", "critical", "emerg", "emergency"})
-_ENDS = frozenset({"form-panic", "form-rust-panic", "form-java", "form-exec"})
+# With the last of them Ray Serve ends what it calls unhealthy.
+_ENDS = frozenset({"form-panic", "form-rust-panic", "form-java", "form-exec", "form-serve"})
 # Lines of a text that are read for the name of a program, and those of one message.
 _AROUND, _MORE = 400, 6
 _HARMLESS = ("calls-itself-harmless", "survived-by-design", "cut-mark")
-# A router only warns of a server that is gone: the error is that server's.
-_OF_A_SERVER = ("form-router",)
+# Who watches a server only warns when it is gone: the error is that server's.
+_OF_A_SERVER = ("form-router", "form-serve")
 
 
 class ForeignError(msgspec.Struct, frozen=True):
@@ -34,13 +35,19 @@ class ForeignError(msgspec.Struct, frozen=True):
 
 def foreign_error(run: AnalysedRun) -> ForeignError | None:
     """The error with which another program's last words begin: of the program that wrote the last error below the last
-    sign that vLLM works, its first fatal one, else its first. What follows is told of it by who called it."""
+    sign that vLLM works, its first fatal one, else its first; what it quotes of a program that it ran comes before
+    both. What follows is told of it by who called it."""
     end = len(run.lines) if run.stopped is None else run.stopped
     told = [one for one in _errors(run) if one.index < end]
+    while len(told) > 1 and says(run.lines[told[-1].index].text, "step-ended"):
+        told.pop()
+    if not told:
+        return None
+    inner = next((one for one in told if one.program.ran_by == told[-1].program.id), None)
     own = [one for one in told if one.name == told[-1].name]
     # An installer frames what the build that it started says.
     own = [one for one in own if not says(one.what, "form-frames")] or own
-    return next((one for one in own if one.fatal), own[0]) if own else None
+    return inner or next((one for one in own if one.fatal), own[0])
 
 
 def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
@@ -68,8 +75,17 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
 
 
 def speaks_of_vllm(run: AnalysedRun) -> bool:
-    """Does any line, with what a logger set before and around it, name vLLM?"""
-    return run.is_vllm or any("vllm" in line.excerpt.lower() for line in run.lines[:_AROUND])
+    """Does any line, with what a logger set before and around it, name vLLM, or a program that starts it?"""
+    return run.is_vllm or any(
+        "vllm" in line.excerpt.lower() or says(line.excerpt or line.text, "launcher-missing")
+        for line in run.lines[:_AROUND]
+    )
+
+
+def of_a_request(run: AnalysedRun, told: ForeignError) -> bool:
+    """Does a program in front of the server tell of a request to a path of vLLM's API?"""
+    paths = (says(line.excerpt or line.text, "api-path") for line in run.lines[:_AROUND])
+    return told.program.in_front and not run.by_vllm and any(paths)
 
 
 def _plain(what: str) -> str:

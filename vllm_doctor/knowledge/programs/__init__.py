@@ -25,6 +25,8 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     who: str = ""
     beside: str = ""
     alone: bool = False
+    ran_by: str = ""
+    in_front: bool = False
 
 
 @cache

@@ -55,6 +55,41 @@ def _placed(container: Container, _: dict[str, str]) -> Change:
     return repair("placement", "no node meets what the pod asks for", describe_command(container))
 
 
+def _claim(_: Container, __: dict[str, str]) -> Change:
+    return repair(
+        "volume-claim", "the pod waits for its volume: create the claim, or the volume that it asks for (size, access "
+        "mode and storage class must fit; a storage class needs a provisioner), in the zone of the node with the GPU",
+        "kubectl get pvc,pv,storageclass; kubectl describe pvc CLAIM",
+    )  # fmt: skip
+
+
+def _resource(_: Container, said: dict[str, str]) -> Change:
+    resource = said.get("resource") or "pods"
+    return repair(
+        "pod-resources", f"no node has that much {resource} free: request less of it "
+        "(resources.requests), end what holds it, or add a larger node; a name with a slash is a device plugin's",
+        "kubectl describe nodes | grep -A12 'Allocated resources'", Direction.LOWER,
+    )  # fmt: skip
+
+
+def _selector(_: Container, __: dict[str, str]) -> Change:
+    return repair(
+        "node-selector", "the pod's nodeSelector, affinity or spread fits no node: compare it with the labels that the "
+        "nodes have (NVIDIA's, such as nvidia.com/gpu.product, come from its feature discovery)",
+        "kubectl get nodes --show-labels; kubectl get pod POD -o jsonpath='{.spec.nodeSelector}{.spec.affinity}'",
+        Direction.CHANGE,
+    )  # fmt: skip
+
+
+def _toleration(_: Container, said: dict[str, str]) -> Change:
+    key = said["taint"].partition(":")[0]
+    return repair(
+        "tolerations", f"the nodes keep out pods that do not tolerate {said_by(said['taint'])}: write tolerations: "
+        f"[{{key: {key.strip()}, operator: Exists}}] into the pod's spec",
+        "kubectl get nodes -o custom-columns='NODE:.metadata.name,TAINTS:.spec.taints'", Direction.ADD,
+    )  # fmt: skip
+
+
 def _image(container: Container, said: dict[str, str]) -> Change:
     image = said.get("image") or container.image
     program = "crictl" if container.is_pod else container.runtime
@@ -104,8 +139,13 @@ _REFUSALS = (
     RuntimeMessage("pod-quota-unsaid", "The quota refuses a pod that does not state its resources", _unsaid),
     RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
     RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
+    RuntimeMessage("pod-claim-unbound", "The pod's volume claim has no volume, so no node takes the pod", _claim),
+    RuntimeMessage("pod-short-of-resource", "No node has what the pod requests", _resource),
+    RuntimeMessage("pod-selects-no-node", "The pod's selector or affinity fits no node", _selector),
+    RuntimeMessage("pod-not-tolerant", "The nodes have a taint that the pod does not tolerate", _toleration),
     RuntimeMessage("pod-not-placed", "No node accepts the pod", _placed),
     RuntimeMessage("image-of-other-processors", "The image has no build for this host's processor", _processor),
+    RuntimeMessage("program-of-other-processors", "The image's program is not for this host's processor", _processor),
     RuntimeMessage("image-not-pulled", "The image could not be pulled", _image),
     RuntimeMessage("command-not-in-image", "The image has no such command", _command, Phase.FLAG_ERROR),
     RuntimeMessage("host-port-taken", "The host's port belongs to another container or process", _port),
@@ -123,7 +163,12 @@ _SPOKEN_BY = {
     "pod-quota-unsaid": _POD,
     "pod-refused": _POD,
     "pod-short-of-gpus": _POD,
+    "pod-claim-unbound": _POD,
+    "pod-short-of-resource": _POD,
+    "pod-selects-no-node": _POD,
+    "pod-not-tolerant": _POD,
     "pod-not-placed": _POD,
+    "program-of-other-processors": _DOCKER,
     "image-of-other-processors": _DOCKER,
     "image-not-pulled": _POD,
     "pod-needs-secret": _POD,
@@ -185,7 +230,9 @@ def _typed_by_hand(case: Case) -> Finding | None:
                     changes=(one.changed(named, fields),),
                     refute=_AGAIN["docker"],
                 )
-    return _listed(case, run) if run.root is None else None
+    first = None if run.root is None else run.lines[run.root.index].text
+    own = first is None or any(read(message, first) is not None for message in _SPOKEN_BY)
+    return _listed(case, run) if own else None
 
 
 def _listed(case: Case, run: AnalysedRun) -> Finding | None:

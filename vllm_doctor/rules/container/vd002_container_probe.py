@@ -21,6 +21,10 @@ _AFTER_WEIGHTS = 2.0
 # Where nothing tells how far the start was: as long as VD522 gives to a start that was cut off.
 _LONGER = 3
 _PERIOD_S = 10
+# Lines that say who ended it.
+_ASKED = frozenset({"control-c", "job-cancelled", "sigterm-systemd"})
+# failureThreshold of a probe, where nobody sets it.
+_PATIENT = 3
 # Where a line of the kubelet is all that tells of the probe: what weights of a hundred GiB take from a slow disk.
 _UNKNOWN_S = 600.0
 # Where a line of the kubelet is all that is known of the pod.
@@ -80,7 +84,7 @@ def _listed(case: Case) -> Finding | None:
     said = ((at, read("probe-ended-container", line.text)) for at, line in enumerate(run.lines))
     index, fields = next(((at, told) for at, told in said if told is not None), (0, None))
     if fields is None:
-        return None
+        return _unanswered(case) or _ended_early(case)
     refused = next((at for at, line in enumerate(run.lines) if says(line.text, "probe-path-refused")), None)
     if refused is not None:
         return _elsewhere(case, fields["probe"], (case.line(refused), case.line(index)), _POD, None)
@@ -95,6 +99,49 @@ def _listed(case: Case) -> Finding | None:
         evidence=(case.line(index),),
         changes=(cure,),
         refute="the container that the line names is not the one that serves vLLM",
+    )
+
+
+def _unanswered(case: Case) -> Finding | None:
+    """The kubelet's events alone: as often as a probe is patient by default, and again, it got no answer."""
+    run = case.run
+    if run is None or run.by_vllm or run.served():
+        return None
+    for index in range(len(run.lines) - 1, -1, -1):
+        text = run.lines[index].text
+        failed, often = read("probe-failed", text), read("event-times", text)
+        if failed is None or often is None or int(often["times"]) <= _PATIENT or failed["probe"] == "Readiness":
+            continue
+        if says(text, "probe-path-refused"):
+            return _elsewhere(case, failed["probe"].lower(), (case.line(index),), _POD, None)
+        return finding(
+            RULE,
+            title=f"The {failed['probe'].lower()} probe has had no answer for {often['span']}",
+            confidence=Confidence.POSSIBLE,
+            evidence=(case.line(index),),
+            refute="the container's own log goes on towards `Application startup complete`",
+            then="kubectl logs POD (with --previous after a restart) says how far the start came or what failed; a "
+            "start that goes on needs a startupProbe with a higher failureThreshold",
+        )
+    return None
+
+
+def _ended_early(case: Case) -> Finding | None:
+    """A start that a SIGTERM ended, and nothing tells who sent it: Ctrl-C sends another signal."""
+    run = case.run
+    if run is None or run.stopped is None or run.served() or run.answered:
+        return None
+    at = next((i for i in range(len(run.lines) - 1, -1, -1) if says(run.lines[i].text, "asked-to-end")), None)
+    if at is None or any(hit.id in _ASKED for hit in run.hits):
+        return None
+    return finding(
+        RULE,
+        title="SIGTERM ended the start before the server was ready",
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(at),),
+        refute="somebody stopped the server, or the container, at that moment",
+        then="the sender: kubectl describe pod POD tells of a probe (raise failureThreshold of a startupProbe), "
+        "systemctl status UNIT of TimeoutStartSec, or a script's own limit; a start takes minutes",
     )
 
 

@@ -7,9 +7,9 @@ import msgspec
 from vllm_doctor.log.match import read
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.container import Container
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.container import none, shell_word, state, state_messages
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, rule
@@ -88,7 +88,7 @@ def judge(case: Case) -> Outcome:
     """Did Slurm end the job, or does it keep it from starting?"""
     container = case.container
     if container is None:
-        return none(case)
+        return _told(case) or none(case)
     if not container.is_job:
         return NotHere("it is not a batch job")
     ended = _STATES.get(container.reason)
@@ -117,4 +117,29 @@ def judge(case: Case) -> Outcome:
     )
 
 
-RULE = rule("VD008", reads=frozenset({Signal.CONTAINER}), judge=judge)
+_DUE = {"TO TIME LIMIT": "TIMEOUT", "TO PREEMPTION": "PREEMPTED", "TO NODE FAILURE": "NODE_FAIL"}
+
+
+def _told(case: Case) -> Finding | None:
+    """The line in which slurmstepd says why it ended the job, where nothing failed before it."""
+    run = case.run
+    if run is None or run.root is not None or run.deaths:
+        return None
+    for index, line in enumerate(run.lines):
+        told = read("slurm-ended-job", line.text)
+        ended = _STATES.get(_DUE.get(told["reason"], "")) if told is not None else None
+        if told is None or ended is None:
+            continue
+        return finding(
+            RULE,
+            title=ended.title,
+            severity=Severity.WILL_FAIL_UNDER_LOAD,
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(index),),
+            changes=(ended.change(Container(name=told["job"], runtime="slurm", limit="too short")),),
+            refute=f"sacct -j {told['job']} shows another state",
+        )
+    return None
+
+
+RULE = rule("VD008", reads=frozenset({Signal.CONTAINER, Signal.LOG}), judge=judge)

@@ -4,11 +4,12 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says, without
 from vllm_doctor.log.traceback import Link
 from vllm_doctor.records import excerpt
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import exception_line, named, severity, shown
+from vllm_doctor.rules.gates.shared_memory import of_mapped_weights
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
@@ -36,6 +37,8 @@ def judge(case: Case) -> Outcome:
         return fault
     if isinstance(fault, NotHere):
         root = case.root
+        if root is not None and of_mapped_weights(case, root):
+            return _page_lost(case, root)
         if root is None or root.ids or root.crash is None:
             return fault
         if _compares_shapes(root.crash.root):
@@ -54,6 +57,25 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *_TITLES) if fault.ids else (exception_line(case, fault),),
         changes=_changes(case, fault, known),
         refute="another checkpoint of the same architecture fails in the same way",
+    )
+
+
+def _page_lost(case: Case, fault: Fault) -> Finding:
+    """A file system that cannot give a page of a mapped file: a network's that lost the server, a disk that fails."""
+    why = "reads each file whole, with an error that is told; a mapped page that cannot be read kills the process"
+    there = "on a local disk, not on a network's; the kernel's lines of that minute say what the file system lost"
+    look = "df -hT PATH; journalctl -k --since -1h | grep -iE 'nfs|lustre|I/O error|fuse|ceph'; ls -l PATH"
+    return finding(
+        RULE,
+        title="A page of a mapped weights' file could not be read (SIGBUS)",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(fault.index),),
+        changes=(
+            set_flag(case, "safetensors-load-strategy", "eager", Direction.SET, why),
+            thing(ChangeKind.OS, "model-files", Direction.CHANGE, there, command=look),
+        ),
+        refute="`df /dev/shm` shows it full at the moment of the failure",
     )
 
 

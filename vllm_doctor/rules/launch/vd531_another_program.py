@@ -2,7 +2,7 @@
 
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.programs import steps
-from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm
+from vllm_doctor.log.another_program import ForeignError, foreign_error, of_a_request, speaks_of_vllm
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.sentence_call import told_by_words
@@ -33,9 +33,9 @@ def judge(case: Case) -> Outcome:
         return found
     if run.root is not None or run.refused is not None or run.client is not None:
         return NotHere("vLLM or its client says what failed")
-    if not speaks_of_vllm(run):
-        return NotHere("nothing here speaks of vLLM")
     told = foreign_error(run)
+    if not speaks_of_vllm(run) and (told is None or not of_a_request(run, told)):
+        return NotHere("nothing here speaks of vLLM")
     if told is None:
         return Clear("no other program wrote an error below the last line that shows that vLLM works")
     if any(death.index < told.index for death in run.deaths):
@@ -49,7 +49,11 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=title if named or short else beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
-        severity=Severity.DEGRADED if run.served() else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD
+        if of_a_request(run, told)
+        else Severity.DEGRADED
+        if run.served()
+        else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY if certain else Confidence.POSSIBLE,
         evidence=(case.line(told.index),),
         changes=changes_of(case, (step,), told.what) if step is not None else (),
@@ -92,4 +96,4 @@ def _refute(told: ForeignError) -> str:
     return f"vLLM goes on below this line, or {named} tries again and succeeds"
 
 
-RULE = rule("VD531", reads=frozenset({Signal.LOG}), judge=judge)
+RULE = rule("VD531", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

@@ -9,8 +9,8 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
-from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
-from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.gates.shared_memory import SAID, of_mapped_weights, said_by_nccl
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import SHM, finding, thing
 
 _SIGBUS = {"signal": "7"}
@@ -39,6 +39,8 @@ def judge(case: Case) -> Outcome:
     bus = _bus(case) if isinstance(fault, NotHere) else None
     if isinstance(fault, NotHere | Unseen) and bus is None:
         return fault
+    if isinstance(fault, Fault) and of_mapped_weights(case, fault):
+        return Clear("the process read a weights' file, which VD523 names")
     evidence = shown(case, fault, *_IDS) if isinstance(fault, Fault) else (case.line(bus or 0),)
     if said is not None and all(case.line(said.index) != one for one in evidence):
         evidence = (case.line(said.index), *evidence)

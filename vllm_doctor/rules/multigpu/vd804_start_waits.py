@@ -22,6 +22,8 @@ _MINUTES = 10
 # A server that has made tokens has compiled what its steps need.
 _OF_A_STEP = 3
 _RETRIES = 2
+# VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, where nobody set it (envs.py).
+_STEP_S = 300
 # The last lines after which a start in order goes on within seconds, and what the ranks do next.
 _SOON = {
     "wait-nccl": "NCCL opens its paths between the GPUs",
@@ -53,7 +55,34 @@ def judge(case: Case) -> Outcome:
         return _ranks(case, behind, minutes_of(run, behind))
     if (silent := _stands_still(case, run)) is not None:
         return silent
+    if (bare := _only_waits(case, run, waits, minutes)) is not None:
+        return bare
     return NotHere("the last lines of the run do not show ranks that wait")
+
+
+def _only_waits(case: Case, run: AnalysedRun, waits: Sequence[Hit], minutes: int) -> Finding | None:
+    """An excerpt of nothing but the engine's waits for its workers: no step of the start, no request.
+
+    A step of the running engine is waited for at most VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, a call of the start without
+    a limit (v1/executor/multiproc_executor.py), so beyond those minutes it is the start that does not go on.
+    """
+    if minutes < _OF_A_STEP or run.miles or run.stats or run.served() or run.stopped is not None:
+        return None
+    told = case.env("VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS") or ""
+    limit = int(told) if told.isdigit() else _STEP_S
+    start = minutes * 60 > limit
+    return finding(
+        RULE,
+        title=f"The engine has waited {minutes} minutes for its workers",
+        detail="longer than it waits for a step, so the start does not go on"
+        if start
+        else f"a step of the running engine ends after {limit} s with a TimeoutError, a call of the start does not",
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(waits[0].index), case.line(waits[-1].index)),
+        changes=ways_out(case),
+        refute=f"a worker computes meanwhile: its GPU is busy in `{maker_tool(case).name}`, or it compiles on the CPU",
+        then="py-spy dump --pid PID of each worker names the call in which it stands: NCCL, a compiler, a file, a lock",
+    )
 
 
 def _of_files(case: Case, run: AnalysedRun, waits: Sequence[Hit], minutes: int) -> Finding | None:

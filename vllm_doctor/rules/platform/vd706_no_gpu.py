@@ -1,11 +1,13 @@
 """VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
 
-from vllm_doctor.log.match import read
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
+from vllm_doctor.rules.gates.device import platform
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, thing
@@ -15,6 +17,7 @@ _IDS = (
     "nvml-unknown",
     "driver-silent",
     "no-gpus",
+    "no-xpus",
     "no-gpus-counted",
     "no-driver",
     "image-without-gpu",
@@ -24,10 +27,28 @@ _IDS = (
     "device-empty",
     "devices-busy",
     "gpu-lost",
+    "kfd-refused",
+    "accel-refused",
 )
 # vLLM asks the library of each maker for its devices (NVML, amdsmi; platforms/__init__.py) and found none. NVML does
 # not read CUDA_VISIBLE_DEVICES.
 _PLATFORM = frozenset({"device-type", "device-empty"})
+# Ray names the call of an actor above the calls within it.
+_CALL = 40
+# What a process needs of each maker's devices, by vLLM's name of the platform, and how to look.
+_FILES = {
+    "xpu": "the user, or the container, must open /dev/dri/renderD*: --device /dev/dri with -v /dev/dri/by-path, and "
+    "the numbers of their groups; and torch must load SYCL's libraries: the environment's lib folder, or oneAPI's "
+    "setvars.sh, in LD_LIBRARY_PATH",
+    "tpu": "the process must open the TPU's device files: --privileged, or google.com/tpu in a pod's limits; on a TPU "
+    "VM the group or the user that owns them",
+}
+# Who says that a device is usable.
+_CHECK = {"rocm": "rocminfo", "xpu": "xpu-smi discovery", "tpu": "tpu-info"}
+_SEE = {
+    "xpu": "ls -ln /dev/dri; id; python -c 'import torch; print(torch.xpu.device_count())'; sycl-ls",
+    "tpu": "ls -ln /dev/accel* /dev/vfio 2>/dev/null; id",
+}
 
 
 def judge(case: Case) -> Outcome:
@@ -37,7 +58,9 @@ def judge(case: Case) -> Outcome:
         return _no_platform(case) or fault
     managed = _fabric(case)
     other = _other_build(case) if fault.ids & _PLATFORM else None
-    hip = any(fault.fields(told).get("hip") for told in ("no-gpus", "no-device-detected"))
+    of = _platform(case, fault)
+    opened = _opened(case, of)
+    ray = _of_ray(case, fault) if opened is None else None
     return finding(
         RULE,
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
@@ -47,8 +70,9 @@ def judge(case: Case) -> Outcome:
         evidence=(*shown(case, fault, *_IDS), *managed),
         changes=(
             other,
-            _given() if fault.ids & (_PLATFORM | {"no-driver"}) and other is None else None,
-            _of_amd(case) if hip else None,
+            opened,
+            _given() if fault.ids & (_PLATFORM | {"no-driver"}) and other is None and opened is None else None,
+            ray,
             thing(
                 ChangeKind.OS,
                 "nvidia-fabricmanager",
@@ -94,7 +118,9 @@ def judge(case: Case) -> Outcome:
                 before=case.env("CUDA_VISIBLE_DEVICES"),
                 command="nvidia-smi -L",
             )
-            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"} and not hip
+            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"}
+            and opened is None
+            and ray is None
             else None,
             thing(
                 ChangeKind.OS,
@@ -106,7 +132,7 @@ def judge(case: Case) -> Outcome:
             if "gpu-lost" in fault.ids
             else None,
         ),
-        refute=f"`{'rocminfo' if hip else 'nvidia-smi'}` run by the unit's user shows the GPU as usable",
+        refute=f"`{_CHECK.get(of or '', 'nvidia-smi')}` run by the unit's user shows the GPU as usable",
     )
 
 
@@ -122,6 +148,38 @@ def _of_amd(case: Case) -> Change:
     )
     see = "ls -l /dev/kfd /dev/dri; id; rocminfo | grep gfx; env | grep VISIBLE_DEVICES"
     return thing(ChangeKind.OS, "amd-devices", Direction.ADD, why, command=see)
+
+
+def _platform(case: Case, fault: Fault) -> str | None:
+    """Whose devices are asked for, as vLLM, torch or the maker's own library says; None where nothing names them."""
+    if "kfd-refused" in fault.ids or any(fault.fields(told).get("hip") for told in ("no-gpus", "no-device-detected")):
+        return "rocm"
+    if "accel-refused" in fault.ids:
+        return "tpu"
+    if "no-xpus" in fault.ids or (case.run is not None and case.run.first("xpu-count-zero") is not None):
+        return "xpu"
+    return platform(case)
+
+
+def _opened(case: Case, of: str | None) -> Change | None:
+    """The device files of a maker that is not NVIDIA."""
+    if of == "rocm":
+        return _of_amd(case)
+    if of not in _FILES:
+        return None
+    return thing(ChangeKind.OS, "gpu-access", Direction.REPAIR, _FILES[of], command=_SEE[of])
+
+
+def _of_ray(case: Case, fault: Fault) -> Change | None:
+    """Ray hides every GPU from an actor that asks for none."""
+    lines = case.run.lines[max(0, fault.index - _CALL) : fault.last + 1] if case.run is not None else ()
+    if "no-gpus" not in fault.ids or not any(says(line.text, "ray-actor-call") for line in lines):
+        return None
+    why = (
+        "Ray hides all GPUs from an actor that asks for none: num_gpus in ray_actor_options, or the placement group's "
+        "bundles, of the deployment that makes the engine"
+    )
+    return thing(ChangeKind.OS, "replica-resources", Direction.CHANGE, why, command="ray status -v; ray list actors")
 
 
 def _other_build(case: Case) -> Change | None:

@@ -90,11 +90,30 @@ _LDCONFIG = repair(
     '"@/sbin/ldconfig" into /etc/nvidia-container-runtime/config.toml',
     "grep -n ldconfig /etc/nvidia-container-runtime/config.toml; ls -l /sbin/ldconfig*", Direction.CHANGE,
 )  # fmt: skip
+
+
+def _ldconfig_failed(_: Container, said: dict[str, str]) -> Change:
+    return repair(
+        "container-toolkit-settings", f"its ldconfig {said.get('how', 'failed')}: one of another distribution, or of "
+        "the toolkit's own container, does not run in the image's root: ldconfig = \"@/sbin/ldconfig\" (Debian: "
+        "@/sbin/ldconfig.real) in its config.toml; a signal 9 is the kernel's or a limit's",
+        "grep -rn ldconfig /etc/nvidia-container-runtime/config.toml /usr/local/nvidia/toolkit/.config 2>/dev/null; "
+        "journalctl -k --since -1h | grep -iE 'oom|killed process'", Direction.CHANGE,
+    )  # fmt: skip
+
+
 _CGROUP = repair(
     "container-toolkit-settings", "it may not set the device rules of the container: one before 1.8 knows "
     "no cgroup v2, and a rootless runtime never may. Upgrade it; rootless: no-cgroups = true in "
     "/etc/nvidia-container-runtime/config.toml, or give the GPUs by CDI",
     "nvidia-container-cli --version; stat -fc %T /sys/fs/cgroup", Direction.UPGRADE,
+)  # fmt: skip
+_DEVICES = repair(
+    "toolkit-user", "it may not open the GPU's device files: the user of its configuration (user = in "
+    "/etc/nvidia-container-runtime/config.toml) needs their group, or the driver's settings keep others out "
+    "(NVreg_DeviceFileMode)",
+    "ls -l /dev/nvidia*; grep -n user /etc/nvidia-container-runtime/config.toml; grep -i DeviceFile "
+    "/proc/driver/nvidia/params",
 )  # fmt: skip
 
 # The first that was said counts: what tells most stands first.
@@ -112,7 +131,9 @@ OF_THE_GPUS = (
     RuntimeMessage("runtime-gpu-lost", "The host's driver lost a GPU, so no container gets one", _LOST),
     RuntimeMessage("runtime-driver-slow", "The driver takes too long to start the GPUs", _SLOW),
     RuntimeMessage("runtime-ldconfig-missing", "The NVIDIA toolkit runs an ldconfig that is not there", _LDCONFIG),
+    RuntimeMessage("runtime-ldconfig-failed", "The NVIDIA toolkit's ldconfig failed", _ldconfig_failed),
     RuntimeMessage("runtime-device-rules", "The NVIDIA toolkit cannot give the container its devices", _CGROUP),
+    RuntimeMessage("runtime-device-refused", "The NVIDIA toolkit may not open the GPU's device files", _DEVICES),
     RuntimeMessage("runtime-without-driver", "The host's driver does not answer, so no container gets a GPU", _DRIVER,
             Phase.DRIVER_CUDA_MISMATCH),
     RuntimeMessage("runtime-without-gpus", "The container runtime cannot give GPUs to containers", _toolkit,
