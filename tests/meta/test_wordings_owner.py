@@ -39,7 +39,7 @@ GRAMMAR = {
     "log/read/status_page.py",
 }
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
-GRAMMAR |= {"log/pybind_calls.py"}
+GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))

@@ -10,6 +10,8 @@ from vllm_doctor.log.faults_of_run import IMPORTS, RunWithFaults, fetches
 from vllm_doctor.log.match import anchors, of_exceptions, says
 from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
+from vllm_doctor.log.traceback import Crash, Link
 
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
@@ -22,8 +24,16 @@ _TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
 # What an allocator of native code prints itself, and what Python raises of it.
 _OF_ALLOCATORS = frozenset({"cumem-oom"})
 _OUT_OF_MEMORY = frozenset({"torch-oom", "cuda-oom"})
+_OF_XLA = frozenset({"device-oom-xla", "device-oom-program"})
+_MEMORY = (
+    _TOLD
+    | _OF_ALLOCATORS
+    | _OUT_OF_MEMORY
+    | _OF_XLA
+    | {"oom-nvml", "device-oom-retyped", "device-oom-words", "cpu-allocator"}
+)
 # Messages that say how much was asked for.
-_WITH_FIGURES = frozenset({"torch-oom", "device-oom-xla", "device-oom-program"})
+_WITH_FIGURES = frozenset({"torch-oom", "device-oom-class", *_OF_XLA})
 # Answers, or figures with tokens, that show that others than the request which failed are served.
 _OTHERS = 2
 # The answers that a server writes to its access log, and the one that says that the request is wrong.
@@ -56,7 +66,31 @@ class AnalysedRun(RunWithFaults):
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
         root = min(told or first, key=lambda f: f.index, default=None)
-        return None if root is None else with_its_call(root, self.version or self.told_version)
+        return None if root is None else with_its_call(self._retold_calls(root), self.version or self.told_version)
+
+    def _retold_calls(self, fault: Fault) -> Fault:
+        """Memory that ran out, with the calls that people name beside it where no traceback of it was kept."""
+        crash = fault.crash
+        if not fault.ids & _MEMORY or (crash is not None and any(link.frames for link in crash.links)):
+            return fault
+        first = max(0, fault.index - BEFORE)
+        near = [(i, line) for i, line in enumerate(self.lines[first : fault.last + BEHIND + 1], first)]
+        # What a program's logger wrote names its own code; another traceback has its own calls.
+        others = [c for c in self.crashes if c is not crash and any(link.name and link.frames for link in c.links)]
+        frames = told_calls(
+            line
+            for i, line in near
+            if (i == fault.index or line.module is None) and not any(c.first <= i <= c.last for c in others)
+        )
+        if not any(frame.function or frame.file for frame in frames):
+            return fault
+        own = self.lines[fault.index]
+        link = crash.root if crash is not None else Link("RuntimeError", own.text.strip(), (), fault.index)
+        told = Crash(
+            (Link(link.name, link.message, frames, link.at),), own.process, own.pid, fault.index, fault.last, own.level
+        )
+        stage = self._stage_in(told, fault.index)
+        return Fault(fault.index, fault.last, told, fault.hits, stage)
 
     @cached_property
     def refused(self) -> Fault | None:

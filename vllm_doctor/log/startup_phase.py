@@ -176,9 +176,15 @@ _ENCODER = frozenset(
 )
 # Steps in which an encoder works; where its modules are built, it is weights.
 _ENCODES = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.READY, StartupPhase.SERVING})
+_NAMES = frozenset().union(*(step for _, step in _STEPS), _GRAPHS, SAMPLER_BATCHES, _ENCODER)
 _START = frozenset(
     {"_initialize_kv_caches", "EngineCoreProc", "wait_for_engine_startup", "from_engine_args", "make_async_mp_client"}
 )
+
+
+def names_a_step(function: str) -> bool:
+    """Is it the name of a function that one step alone has?"""
+    return function in _NAMES
 
 
 def names_encoder(files: Iterable[str], codes: Iterable[str], functions: Iterable[str]) -> bool:
