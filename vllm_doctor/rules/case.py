@@ -8,6 +8,7 @@ from vllm_doctor.knowledge.launchline import merged
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
+from vllm_doctor.launch.prose import Told, told_options
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -87,7 +88,7 @@ class Case:
         run = self._run
         given = self._snapshot.launch
         printed = run.launch.flags if run is not None and run.launch is not None else {}
-        return merged(given.value.flags if isinstance(given, Known) else self._typed_flags, printed)
+        return merged(given.value.flags if isinstance(given, Known) else self._typed_flags, printed or self._told.flags)
 
     @cached_property
     def _typed(self) -> Launch | None:
@@ -96,6 +97,14 @@ class Case:
         if run is None or run.launch is not None:
             return None
         return command_in([line.text for line in run.lines])
+
+    @cached_property
+    def _told(self) -> Told:
+        """What sentences beside the log name of the launch, where no command stands there and none was printed."""
+        run = self._run
+        if run is None or run.launch is not None or self._typed is not None:
+            return Told()
+        return told_options(line.text for line in run.lines[:_ABOVE] if line.module is None and line.level is None)
 
     @property
     def shows_launch(self) -> bool:
@@ -161,7 +170,7 @@ class Case:
     def variables(self) -> Mapping[str, str]:
         """The launch's environment, as far as it is known."""
         launch = self.launch or self._typed or self._typed_above
-        return launch.env if launch is not None else {}
+        return launch.env if launch is not None else self._told.env
 
     @cached_property
     def _typed_above(self) -> Launch | None:

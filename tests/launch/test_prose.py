@@ -1,0 +1,28 @@
+"""Options within sentences are evidence where they have one value, and where nobody only advises them."""
+
+import pytest
+
+from vllm_doctor.launch.prose import told_options
+
+
+@pytest.mark.parametrize(
+    ("text", "flags"),
+    [
+        ("with --enable-lora --max-loras 4 it dies:", {"enable-lora": True, "max-loras": "4"}),
+        ("rollout failed, gpu_memory_utilization=0.6 tp", {"gpu-memory-utilization": "0.6"}),
+        ("开启 --max-lora-rank 512 后启动就爆显存", {"max-lora-rank": "512"}),
+        ("(2 cards, --gpu-memory-utilization 0.95, fp16)", {"gpu-memory-utilization": "0.95"}),
+        ("""after --speculative-config '{"model": "a/b"}' (x)""", {"speculative-config": '{"model": "a/b"}'}),
+        ("--max-num-seqs 8 fails, --max-num-seqs 4 fails", {}),
+        ("please try --max-num-seqs 8", {}),
+        ("you could lower --max-num-seqs 8", {}),
+        ("error: unrecognized arguments: --max-num-seqs 8", {}),
+        ("the flag --no-such-option-here 3 and some_word = 4", {}),
+    ],
+)
+def test_options_of_a_sentence(text: str, flags: dict[str, str | bool]) -> None:
+    assert told_options([text]).flags == flags
+
+
+def test_a_variable_is_of_the_environment() -> None:
+    assert told_options(["cpu build, VLLM_CPU_KVCACHE_SPACE=40 on 64 GB"]).env == {"VLLM_CPU_KVCACHE_SPACE": "40"}

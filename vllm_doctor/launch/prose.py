@@ -1,0 +1,79 @@
+"""Options within a sentence: `with --enable-lora --max-loras 4 it dies`, `gpu_memory_utilization=0.6`.
+
+A sentence is no command: an option that it gives two values, or that it only advises, is left out.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.versions import canonical
+from vllm_doctor.launch import table
+from vllm_doctor.launch.line import LaunchError
+from vllm_doctor.launch.parse import parse_words
+
+_LONGEST = 2000
+# An option as a command has it, or as Python and its configurations have it: that one needs its value.
+_OPTION = Pattern(
+    r"(?<![\w.-])(?:--(?P<dashed>[a-z][a-z0-9_-]{2,60})"
+    r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:]{0,120}))?"
+    r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120}))"
+)
+_VARIABLE = Pattern(r"(?<![\w.-])(?P<name>VLLM_[A-Z0-9_]{3,60})=(?P<content>[\w.][\w./:]{0,120})")
+# What stands before an option that is advised.
+_ADVISES = Pattern(
+    r"(?i)(?:\b(?:try|tried|trying|consider|please|should|e\.g|could|would|recommend|suggest|instead of|fix|without"
+    r"|requires?|unrecognized arguments|argument)\b"
+    r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)[^,;\u3002\uff0c]{0,40}$"
+)
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What a text tells of a launch, without its command."""
+
+    flags: dict[str, str | bool] = {}
+    env: dict[str, str] = {}
+
+
+def told_options(lines: Iterable[str]) -> Told:
+    """The options and variables that these lines name, each with its one value."""
+    flags: dict[str, str | bool] = {}
+    env: dict[str, str] = {}
+    torn: set[str] = set()
+    for line in lines:
+        for name, value in _options(line[:_LONGEST]):
+            if flags.setdefault(name, value) != value:
+                torn.add(name)
+        for found in _VARIABLE.finditer(line[:_LONGEST]):
+            if env.setdefault(found["name"], found["content"].rstrip(".")) != found["content"].rstrip("."):
+                torn.add(found["name"])
+    return Told(
+        {name: value for name, value in flags.items() if name not in torn},
+        {name: value for name, value in env.items() if name not in torn},
+    )
+
+
+def _options(line: str) -> Iterator[tuple[str, str | bool]]:
+    for found in _OPTION.finditer(line):
+        if _ADVISES.search(line[: found.start()]):
+            continue
+        name, value = (found["dashed"], found["value"]) if found["dashed"] else (found["scored"], found["given"])
+        name = canonical(f"--{name}")
+        if not table.is_known(name):
+            continue
+        read = _read(name, value.strip("'\"").rstrip(".:") if value is not None else None)
+        if read is not None:
+            yield name, read
+
+
+def _read(name: str, value: str | None) -> str | bool | None:
+    """The option's value as vLLM's parser takes it; None where it takes none of this kind."""
+    for words in ([f"--{name}={value}"] if value is not None else [], [f"--{name}"]):
+        try:
+            line = parse_words(words, None)
+        except LaunchError:
+            continue
+        if words and not line.unknown and not line.refusals and name in line.flags:
+            return line.flags[name]
+    return None
