@@ -14,6 +14,10 @@ from vllm_doctor.log.read.misread import well_read
             "ValueError: Free memory on device cuda:0 (5.9/23.6 GiB)",
         ),
         ("gpu memory uti1ization (O.9, 21.28 GiB)", "gpu memory utilization (0.9, 21.28 GiB)"),
+        (
+            'lNFO O4-22 O9:O1:44  Fi1e "/usr/1oca1/1ib/v11m/mode1_executor/x.py", 1ine 1O12 is 1ow: -O.62 of 14.5O MiB',
+            'INFO 04-22 09:01:44  File "/usr/local/lib/vllm/model_executor/x.py", line 1012 is low: -0.62 of 14.50 MiB',
+        ),
     ],
 )
 def test_words_of_the_catalogue_are_put_right(read: str, written: str) -> None:

@@ -27,6 +27,18 @@ def test_lines_with_a_time_each() -> None:
     ]
 
 
+def test_another_logger_of_the_same_program_has_its_time_behind_its_file() -> None:
+    lines = (
+        "engine.py           :190  2026-03-14 09:11:09,112 fourth",
+        at(7, "third"),
+        at(7, "second"),
+        at(1, "first"),
+    )
+    found = turned(*lines)
+    assert found is not None
+    assert [text.split()[-1] for text in found] == ["first", "second", "third", "fourth"]
+
+
 def test_what_follows_a_line_stays_below_it() -> None:
     lines = (at(9, "third"), "Traceback", "  File", at(5, "second"), at(1, "first"))
     assert turned(*lines) == ["first", "second", "third", "Traceback", "  File"]

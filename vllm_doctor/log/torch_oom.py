@@ -46,10 +46,26 @@ class TorchOom(msgspec.Struct, frozen=True):
             return max(0, self.total - self.free - self.mine)
         if len(self.others) > 1:
             return sum(size for _, size in self.others) - self._own_of_these
+        if (apart := self._apart) is not None:
+            return apart
         if self.total is not None and self.free is not None and self.reserved is not None:
             # torch 2.0 and older name no process: what it did not reserve itself, less a context of its own.
             return max(0, self.total - self.free - self.reserved - _CONTEXT)
         return None
+
+    @property
+    def _apart(self) -> int | None:
+        """What another process holds at the least where torch names one process and does not say what is its own: the
+        named one is its own, or the rest of the card is; and neither is a context alone."""
+        if len(self.others) != 1 or self.total is None or self.free is None:
+            return None
+        named = self.others[0][1]
+        rest, held = self.total - self.free - named, (self.allocated or 0) + (self.unused or 0)
+        if min(named, rest) <= _BESIDE:
+            return None
+        if held:
+            return rest if held <= named <= held + _BESIDE else named if held > named else None
+        return min(named, rest)
 
     @property
     def tells_whose(self) -> bool:
@@ -112,11 +128,20 @@ def _of_xla(text: str) -> TorchOom | None:
     return TorchOom(asked=asked, backend=_TPU, free=free)
 
 
+def _translated(text: str) -> TorchOom | None:
+    """The first figures of torch's message in another language than its own."""
+    said = read("torch-oom-translated", text)
+    if said is None:
+        return None
+    asked, total, free = (size(said[n], said[unit]) for n, unit in (("asked", "in"), ("total", "of"), ("free", "left")))
+    return TorchOom(asked=asked, backend=_USUAL, gpu=int(said["gpu"]), total=total, free=free)
+
+
 def torch_oom(text: str) -> TorchOom | None:
     """The figures of torch's message, or None if `text` does not hold one."""
     begin = pattern("torch-oom-asked").search(text)
     if begin is None:
-        return _of_xla(text)
+        return _of_xla(text) or _translated(text)
     rest = text[begin.start() :]
     gpu = read("torch-oom-gpu", rest)
     allocated = _first(rest, "torch-oom-allocated", "torch-oom-allocated-old")

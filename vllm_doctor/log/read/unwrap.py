@@ -10,13 +10,14 @@ from itertools import pairwise
 from statistics import mode
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import pattern
+from vllm_doctor.log.match import messages, pattern, read
 from vllm_doctor.log.read.frame import unframed
 
 # What a page makes of the quotation marks and blanks that a program wrote.
 _TYPESET = {"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'", "\u00a0": " "}
 # What a page of HTML writes for the signs that are its own.
 _ENTITIES = {"&#x27;": "'", "&#39;": "'", "&quot;": '"', "&#34;": '"', "&lt;": "<", "&gt;": ">", "&amp;": "&"}
+_CLASS_BEFORE = Pattern(r"(?<=(?:Error|ption))\uff1a ?")
 _NARROWEST = 60
 # A page or an e-mail, broken between words; a terminal, broken at its last column.
 _PAGE = 132
@@ -29,6 +30,8 @@ _FEWEST = 2
 # Where a page may have done it, two lines may be full by chance.
 _FEWEST_OF_A_PAGE = 3
 _MOST = 200
+# Lines of a text that a person quotes, and parts of one message that a window broke.
+_SHORT, _PARTS = 200, 4
 # What begins a line: prefixes, levels, tracebacks, exceptions, NCCL's own words, prompts, tables, systemd's, JSON's,
 # a shell's word for a child that a signal ended, what native code writes as it ends its own process.
 _BEGINS = Pattern(
@@ -75,6 +78,8 @@ def untypeset(text: str) -> str:
     for mark, written in _TYPESET.items():
         if mark in text:
             text = text.replace(mark, written)
+    if "\uff1a" in text:
+        text = _CLASS_BEFORE.sub(": ", text)  # a translator's colon behind the class of an exception
     if "&#" in text or "&quot;" in text:
         for name, sign in _ENTITIES.items():  # the ampersand last: it writes the others' own names
             text = text.replace(name, sign)
@@ -88,7 +93,7 @@ def unwrapped(raw: Sequence[str]) -> list[str]:
     """
     bare, width = unframed(raw)
     whole = _unwrapped(bare) if width is None else _joined(bare, width, width, terminal=False, longest=width)
-    return _sentences(whole, bare)
+    return _completed(_sentences(whole, bare))
 
 
 def _unwrapped(raw: Sequence[str]) -> list[str]:
@@ -160,6 +165,28 @@ def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
             found[head], found[index] = f"{before} {line}", ""
         else:
             head = index
+    return found
+
+
+def _completed(lines: list[str]) -> list[str]:
+    """The lines, with those behind one put to it that make it a message which says that something failed: nobody needs
+    to know the width of what broke it. Of a short text alone, in which few lines hold such a message's words."""
+    if len(lines) > _SHORT:
+        return lines
+    found = [*lines]
+    causes = [m for m in messages() if m.kind == "cause" and m.scope == "log" and m.anchor and m.regex]
+    for index, line in enumerate(found):
+        torn = [m for m in causes if m.anchor in line and read(m, line) is None] if line.strip() else []
+        for end in range(index + 1, min(len(found), index + 1 + _PARTS)) if torn else ():
+            behind = found[end]
+            if not behind.strip() or _BEGINS.match(behind) is not None:
+                break
+            parts = [line.rstrip(), *(part.strip() for part in found[index + 1 : end + 1])]
+            both = ("".join(parts), " ".join(parts))
+            joined = next((one for one in both if any(read(m, one) is not None for m in torn)), None)
+            if joined is not None:
+                found[index : end + 1] = [joined, *[""] * (end - index)]
+                break
     return found
 
 
