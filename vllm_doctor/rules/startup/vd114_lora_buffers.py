@@ -3,18 +3,17 @@
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Confidence, Direction, Phase
+from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.adapters import SMALLEST_RANK, fewer_slots, slots
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import lighter
-from vllm_doctor.rules.say import finding, set_flag
+from vllm_doctor.rules.say import finding
 
-# The smallest rank that vLLM takes (config/lora.py).
-_SMALLEST = 8
 # Slots × rank at which the buffers beside a model of 8 billion parameters take 5 GiB: 5 MiB for each column of a rank.
 _MANY = 1024
 _PHASES = {StartupPhase.WEIGHTS: Phase.STARTUP_WEIGHTS}
@@ -27,9 +26,9 @@ def judge(case: Case) -> Outcome:
         return oom
     if tenants(case, oom.torch) is not None:
         return Clear("something else holds the memory that was missing")
-    slots, rank = int(case.number("max-loras") or 1), int(case.number("max-lora-rank") or 16)
+    many, rank = slots(case)
     named = in_adapters(oom)
-    if not named and not (_nothing_else(case, oom) and slots * rank >= _MANY):
+    if not named and not (_nothing_else(case, oom) and many * rank >= _MANY):
         return Clear("the buffers of adapters did not fail")
     serving = _serving(oom)
     return finding(
@@ -40,33 +39,16 @@ def judge(case: Case) -> Outcome:
         arithmetic=(
             Arithmetic(
                 "adapter slots",
-                slots * rank,
+                many * rank,
                 "rank columns",
-                f"{slots} slots × rank {rank}, whether adapters are loaded or not",
+                f"{many} slots × rank {rank}, whether adapters are loaded or not",
                 "the launch",
             ),
             *sums(oom.torch),
         ),
         changes=(
-            set_flag(
-                case,
-                "max-loras",
-                max(1, slots // 2),
-                Direction.LOWER,
-                "vLLM allocates slots for this many adapters at once, whether they are used or not",
-            )
-            if slots > 1
-            else None,
-            set_flag(
-                case,
-                "max-lora-rank",
-                max(_SMALLEST, rank // 2),
-                Direction.LOWER,
-                "every slot has this rank; set the largest rank that you serve",
-            )
-            if rank > _SMALLEST
-            else None,
-            *(_at_run_time(case, oom) if serving else lighter(case) if slots <= 1 and rank <= _SMALLEST else ()),
+            *fewer_slots(case),
+            *(_at_run_time(case, oom) if serving else lighter(case) if many <= 1 and rank <= SMALLEST_RANK else ()),
         ),
         refute="the launch fails in the same frame without --enable-lora",
     )

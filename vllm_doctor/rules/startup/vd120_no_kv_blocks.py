@@ -7,6 +7,7 @@ from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, charges_others, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.adapters import fewer_slots, slots
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import METAL, larger_metal_share
 from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
@@ -21,6 +22,9 @@ _USEFUL = 1.0
 _LARGE_WEIGHTS = 4.0
 # Of a card of unknown size: the least that a higher fraction is worth.
 _STEP = 0.045
+
+# Slots × rank of adapters whose buffers are worth a word: 5 MiB for each column of a rank beside 8 billion parameters.
+_COLUMNS = 256
 
 _RETOLD = "no-kv-blocks-retold"
 
@@ -52,7 +56,20 @@ def _changes(case: Case) -> tuple[Change | None, ...]:
     metal = case.root.fields(METAL) if case.root is not None and METAL in case.root.ids else None
     if metal is not None:
         return larger_metal_share(case, metal)
-    return _cpu(case) if on_cpu(case) else _gpu(case)
+    return _cpu(case) if on_cpu(case) else (*_beside(case), *_gpu(case))
+
+
+def _beside(case: Case) -> tuple[Change | None, ...]:
+    """What the launch has beside the model, out of the same budget: slots for adapters, and a draft model."""
+    many, rank = slots(case)
+    adapters = case.effective("enable-lora") is True and many * rank >= _COLUMNS
+    told = case.effective("speculative-config")
+    draft = isinstance(told, str) and "model" in told and case.root is not None
+    why = "the draft's weights, and its layers of the KV cache, come out of the same budget"
+    return (
+        *(fewer_slots(case) if adapters else ()),
+        set_flag(case, "speculative-config", None, Direction.REMOVE, why) if draft else None,
+    )
 
 
 def _below_zero(case: Case) -> bool:
