@@ -37,6 +37,9 @@ _OUTSIDE = frozenset(
     {"cublas-alloc", "cublas-create", "nccl-oom", "nccl-calloc", "cumem-oom", "device-oom-program", "device-oom-dxg"}
 )
 
+# Neuron's runtime and XLA take memory as weights, cache and programs are loaded: a step brings nothing of its own.
+_COMPILED_BEFORE = frozenset({"neuron", "tpu"})
+
 # Lines around the error in which an engine says that its start failed.
 _AROUND = 400
 
@@ -86,15 +89,14 @@ def judge(case: Case) -> Outcome:
     # Each with its condition: the reader knows whether the server had been ready.
     open_ = not (placed or refused or oom.fault.at_end)
     by_share = sizes_by_share(case) and not diffuses(oom)
-    neuron = open_ and platform(case) == "neuron" and not oom.run.served()
-    starting = open_ and (_starts(oom) or neuron)
+    loading = open_ and platform(case) in _COMPILED_BEFORE and not oom.run.served()
+    starting = open_ and (_starts(oom) or loading)
     return finding(
         RULE,
         title=_POOL if status else _IN_START if starting else _title(oom, forward=forward, refused=refused),
         detail=_BY_STEP if open_ else "",
-        # Neuron's runtime takes memory as weights, cache and programs are loaded: a step brings nothing of its own.
         phase=Phase.STARTUP_WEIGHTS
-        if neuron
+        if loading
         else Phase.STARTUP_PROFILE
         if starting
         else Phase.RUNTIME_LEAK_OR_FRAGMENTATION
@@ -106,6 +108,8 @@ def judge(case: Case) -> Outcome:
         else None,
         cause=Cause.OTHER
         if refused
+        else Cause.WEIGHTS_EXCEED_VRAM
+        if loading
         else None,  # a limit of the driver or of the host: no share of the card is too high
         severity=Severity.BLOCKS_START if open_ or by_far else Severity.WILL_FAIL_UNDER_LOAD,
         confidence=Confidence.LIKELY if placed or open_ or any(limits) else Confidence.POSSIBLE,
@@ -114,6 +118,7 @@ def judge(case: Case) -> Outcome:
             *limits,
             *smaller_own_pool(case),
             *(fit(case, oom) if diffuses(oom) else ()),
+            *(lighter(case) if loading and by_share else ()),
             fewer_tokens(case, oom.torch, measuring=False) if forward and not diffuses(oom) else None,
             lower_utilization(case, oom.torch, _IF_CACHE if starting else _IF_SERVING if forward or open_ else _ON_TOP)
             if not (open_ and _lacks_much(oom.torch)) and not refused and not diffuses(oom)

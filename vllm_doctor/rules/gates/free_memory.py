@@ -63,7 +63,7 @@ def shortage(case: Case) -> Shortage | None:
         told = "want" in f
         if not told:
             # A line that was cut: what it wanted was more than what is free, or the check had not failed.
-            util = case.utilization[0]
+            util = float(f["asked"]) if "asked" in f else case.utilization[0]
             want = max(util * total, free)
         shared = max(0.0, util * total - want) if _CHECKS[hit.id] else 0.0
         found.append(Shortage(f.get("device", "the GPU"), free, total, util, want, (hit.index,), shared, told))

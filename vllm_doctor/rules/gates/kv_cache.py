@@ -41,7 +41,7 @@ def too_small(case: Case) -> TooSmall | None:
             length = int(hit.fields["length"])
             need, have = float(hit.fields["need"]), float(hit.fields["have"])
             said = hit.fields.get("estimate")
-            fits = int(said) if said else int(have / need * length) // BLOCK * BLOCK if need > 0 else 0
+            fits = _whole(said) if said else int(have / need * length) // BLOCK * BLOCK if need > 0 else 0
             return TooSmall(hit.index, length, fits, need, have, printed=said is not None)
     return None
 
@@ -54,7 +54,12 @@ def cut_short(case: Case) -> tuple[int, float, int | None] | None:
     if hit is None:
         return None
     said = hit.fields.get("estimate")
-    return hit.index, float(hit.fields["have"]), int(said) if said else None
+    return hit.index, float(hit.fields["have"]), _whole(said) if said else None
+
+
+def _whole(tokens: str) -> int:
+    """A count, whether or not somebody set its thousands apart."""
+    return int(tokens.replace(",", ""))
 
 
 def left_over(case: Case) -> float | None:
@@ -82,7 +87,7 @@ def on_cpu(case: Case) -> bool:
     return (
         "+cpu" in version
         or (built is not None and built.fields["device"] == "cpu" and run.oom is None)
-        or case.effective("device-config") == "cpu"
+        or (case.effective("device-config") == "cpu" and case.effective("device") in {None, "auto", "cpu"})
         or (run.first("cpu-kv-space") is not None and not case.gpu_name and run.oom is None)
     )
 

@@ -229,6 +229,14 @@ def most_bytes(case: Case, oom: Oom) -> int:
 
 def held_by_arguments(oom: Oom) -> bool:
     """XLA lists what a program needs: what it is handed over, the weights above all, takes the memory by itself."""
+    sizes, total = program_sizes(oom), oom.torch.total if oom.torch is not None else None
+    return sizes is not None and total is not None and sizes[0] > total / GIB
+
+
+def program_sizes(oom: Oom) -> tuple[float, float] | None:
+    """GiB that a program of XLA is handed over, and that it takes beside; None where XLA does not list them."""
     near = [line.text for line in oom.run.lines[oom.fault.index : oom.fault.last + _LISTED]]
     used, handed = first(near, "xla-used"), first(near, "xla-arguments")
-    return used is not None and handed is not None and float(handed["size"]) > float(used["limit"])
+    if used is None or handed is None:
+        return None
+    return float(handed["size"]), max(0.0, float(used["used"]) - float(handed["size"]))

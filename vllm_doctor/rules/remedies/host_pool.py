@@ -7,12 +7,15 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
-from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.host_claims import SWAPPED
+from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.say import environment, set_flag, thing
 
 # Calls that copy weights to the host when --cpu-offload-gb asks for it.
 _OFFLOADS = frozenset({"maybe_offload_to_cpu", "_maybe_offload_to_cpu", "wrap_modules"})
+# GiB of each rank for the KV cache of the CPU engine; an allocation of so much of it is the cache itself.
+_CPU_SPACE, _WHOLE = "VLLM_CPU_KVCACHE_SPACE", 0.9
 # GB that LMCache pins where nothing is set (lmcache/v1/config.py).
 _LOCAL_CACHE = 5
 # GB of P2pNcclConnector's pool where nothing is set (p2p_nccl_engine.py).
@@ -30,11 +33,40 @@ def pools_by_calls(case: Case, fault: Fault) -> tuple[Change, ...]:
         for row, change in _POOLS:
             if says(frame.file, row):
                 return _made(change(case))
-    return ()
+    return _of_cpu_engine(case, fault)
 
 
 def _made(change: Change | None) -> tuple[Change, ...]:
     return (change,) if change is not None else ()
+
+
+def _of_cpu_engine(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The CPU engine has all in memory of the host: its KV cache, which asks for its size at once, and the buffers of
+    a step beside it."""
+    asked = int(fault.fields("cpu-allocator").get("asked") or 0)
+    told = case.env(_CPU_SPACE)
+    space = float(told) if told is not None and told.replace(".", "", 1).isdigit() else None
+    smaller = int(space / 2) if space is not None and space > 1 else None
+    if space and asked >= _WHOLE * space * GIB:
+        why = (
+            f"the KV cache of the CPU engine takes {space:g} GiB of the host at once; set less than is free beside the "
+            "weights"
+        )
+        return (environment(_CPU_SPACE, Direction.LOWER, why, to=smaller, before=told),)
+    frames = [f for link in fault.crash.links for f in link.frames] if fault.crash is not None else []
+    sampled = any(says(f.file, "call-sampler") for f in frames)
+    if not sampled and not any(f.function.startswith("forward") and says(f.file, "call-of-module") for f in frames):
+        return ()
+    requested = case.run is not None and case.run.first("asks-prompt-logprobs") is not None
+    asks = any(says(f.code, "code-of-logprobs") for f in frames) or (sampled and requested)
+    alone = "any client can end the engine with such a request: let the gateway refuse prompt_logprobs"
+    beside = "the KV cache of the CPU engine lies in the same memory: what it does not take, a step has"
+    changes = (
+        thing(ChangeKind.OS, "prompt_logprobs", Direction.REMOVE, alone) if asks else None,
+        fewer_tokens(case, None, measuring=False),
+        environment(_CPU_SPACE, Direction.LOWER, beside, to=smaller, before=told),
+    )
+    return tuple(change for change in changes if change is not None)
 
 
 def _sleep(case: Case) -> Change:

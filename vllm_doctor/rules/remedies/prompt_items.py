@@ -124,10 +124,12 @@ def _of_v0(case: Case) -> bool:
 
 
 def _hears(case: Case) -> bool:
-    """Was it the encoder of audio, by the names of its calls?"""
+    """Was it the encoder of audio, by the names of its calls, or by what V1 said that it measures?"""
     crash = case.root.crash if case.root is not None else None
     frames = [frame for link in crash.links for frame in link.frames] if crash is not None else []
+    budget = encoder_budget(case)
     named = [name for frame in frames for name in (frame.function, frame.code)]
+    named += [budget.fields["modality"]] if budget is not None else []
     return any("audio" in name for name in named) and not any("image" in name or "video" in name for name in named)
 
 

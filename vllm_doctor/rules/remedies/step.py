@@ -21,7 +21,7 @@ _ACTIVATION_SHARE = 1 / 7
 # One tensor of a pass may be so much of the card, or so many bytes where its size is not known; of a larger one such a
 # part of the tokens is taken.
 _ONE_TENSOR, _USUAL_TENSOR = 1 / 12, 2 * GIB
-_PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
+PARTS = ((2, "half"), (4, "a quarter"), (8, "an eighth"), (16, "a 16th"))
 # Where neither launch nor release is known no start has fewer of its own accord.
 _SMALLEST_SEQUENCES = 256
 SMALLEST_DEFAULT = "the smallest default of any release on a GPU"
@@ -282,7 +282,7 @@ def _part(case: Case, torch: TorchOom | None) -> str:
     total = case.total_gib
     room = total * GIB * _ONE_TENSOR if total is not None else _USUAL_TENSOR
     times = torch.asked / room if torch is not None else 1.0
-    return next((name for most, name in _PARTS if times <= most), "a 32nd")
+    return next((name for most, name in PARTS if times <= most), "a 32nd")
 
 
 def _by_half(case: Case, torch: TorchOom | None) -> Change | None:
@@ -300,7 +300,7 @@ def _shorter_prompts(case: Case, torch: TorchOom | None, *, measuring: bool) -> 
     length = case.number("max-model-len")
     if length is None or length <= _SHORTEST:
         return None
-    parts = [part for part, _ in _PARTS if length // part >= _SHORTEST]
+    parts = [part for part, _ in PARTS if length // part >= _SHORTEST]
     fit = [part for part in parts if _fits(case, torch, part, measuring=measuring)]
     return set_flag(
         case,

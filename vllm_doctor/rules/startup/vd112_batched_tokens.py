@@ -7,16 +7,19 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.before_cache import before_cache, one_tensor
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, refused_though_free, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, program_sizes, refused_though_free, sums, tenants
 from vllm_doctor.rules.gates.profile_run import first_handle, in_adapters, in_pass, in_sampler, measuring, weights_fill
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.diffusion import diffuses
 from vllm_doctor.rules.remedies.encoder_decoder import fewer_inputs
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share
 from vllm_doctor.rules.remedies.prompt_items import smaller_items
-from vllm_doctor.rules.remedies.step import Tensor, fewer_tokens, sequences, shorter_prompts, tensor, tokens
+from vllm_doctor.rules.remedies.step import PARTS, Tensor, fewer_tokens, sequences, shorter_prompts, tensor, tokens
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import finding, gib, set_flag
+
+# Of the card: what leaves no room for a pass.
+_HELD = 0.85
 
 
 def judge(case: Case) -> Outcome:
@@ -37,7 +40,8 @@ def judge(case: Case) -> Outcome:
         return Clear("the weights alone fill the GPU")
     if fewer_inputs(case, oom) is not None:
         return Clear("the encoder's inputs of all sequences fill the pass of an encoder-decoder model")
-    fewer = (fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
+    fewer = (_of_program(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
+    held = _untold(oom) or _mostly_held(oom) or not any(fewer)
     return finding(
         RULE,
         title=_title(case, named),
@@ -45,7 +49,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*_named(named), *sums(oom.torch), *_rest(case)),
         # A step that cannot be smaller, or of which nobody says how large it was, leaves the weights beside it.
-        changes=(*fewer, *lighter(case, loaded=True)) if _untold(oom) or not any(fewer) else fewer,
+        changes=(*fewer, *lighter(case, loaded=True)) if held else fewer,
         refute="the profile run fails with a quarter of the tokens as well",
     )
 
@@ -73,6 +77,34 @@ def _before_the_cache(case: Case) -> Finding | None:
         ),
         refute="the lines before the error show that the KV cache had its size",
     )
+
+
+def _of_program(case: Case, oom: Oom) -> Change | None:
+    """Where XLA lists what its program takes beside its arguments: the part of the tokens at which what is missing is
+    saved; tokens that the log does not count are halved until it is."""
+    sizes = program_sizes(oom)
+    if sizes is None or oom.torch is None or tokens(case) is not None:
+        return None
+    handed, beside = sizes
+    lacks = oom.torch.asked / GIB
+    part = next((name for times, name in PARTS if beside * (1 - 1 / times) >= lacks), None)
+    if part is None:
+        return None
+    why = (
+        f"set {part} of the present value (the log prints it as `max_num_batched_tokens`): beside its arguments "
+        f"({handed:.2f} GiB, the weights above all) the program takes {beside:.2f} GiB, and {lacks:.2f} are missing"
+    )
+    return set_flag(case, "max-num-batched-tokens", None, Direction.LOWER, why)
+
+
+def _mostly_held(oom: Oom) -> bool:
+    """Is nearly all of the card held before this small piece? A pass gives back what it used; weights do not."""
+    torch, sizes = oom.torch, program_sizes(oom)
+    if torch is None or torch.total is None:
+        return False
+    if sizes is not None:
+        return sizes[0] > _HELD * torch.total / GIB
+    return torch.allocated is not None and torch.allocated > torch.total
 
 
 def _untold(oom: Oom) -> bool:

@@ -1,0 +1,165 @@
+"""Memory that ran out in a text that is no log: a sentence, a translation, a picture, a window's edge."""
+
+import pytest
+
+from vllm_doctor.log.read.assemble import cut, parse_lines
+from vllm_doctor.log.read.pieces import Piece, Read
+from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.reading import Known
+from vllm_doctor.records.snapshot import Snapshot
+from vllm_doctor.rules.engine import judged
+
+
+def _answer(*lines: str) -> Finding:
+    read = Read((Piece(0, "\n".join((*lines, "")).encode(), whole_lines=True),), 0, ())
+    log = cut(parse_lines(read), "log")
+    return judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings[0]
+
+
+def _shown(found: Finding) -> tuple[str, str, str, object]:
+    first = found.changes[0]
+    return found.code, found.phase.value, first.name, first.after
+
+
+OOM = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {} GiB. GPU 0 has a total capacity of 31.50 GiB "
+    "of which {} GiB is free."
+)
+TRANSLATED = (
+    "torch.OutOfMemoryError\uff1aCUDA \u663e\u5b58\u4e0d\u8db3\u3002"
+    "\u5c1d\u8bd5\u5206\u914d 2.50 GiB\u3002GPU 0 \u603b\u5bb9\u91cf 31.50 GiB"
+    "\uff0c\u5176\u4e2d 1.75 GiB \u53ef\u7528\u3002"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (
+            (
+                "With --enable-lora --max-loras 6 --max-lora-rank 128 it dies in create_lora_weights: "
+                + OOM.format("0.25", "0.10"),
+            ),
+            ("VD114", "startup-weights", "max-loras", 3),
+        ),
+        (
+            ("fails in profile_run, embed_multimodal: " + OOM.format("2.25", "1.75"),),
+            ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"image": 1, "video": 0}'),
+        ),
+        (
+            (OOM.format("0.25", "0.10"), '  File "/v/lib/vllm/v1/worker/gpu_model_runner.py", line 9, in load_model'),
+            ("VD110", "startup-weights", "model", None),
+        ),
+        (
+            ("rollout, gpu_memory_utilization=0.7: " + OOM.format("4.00", "2.00"),),
+            ("VD208", "runtime-prefill-burst", "gpu-memory-utilization", 0.62),
+        ),
+        (
+            ("  at _get_prompt_logprobs_dict", TRANSLATED),
+            ("VD203", "runtime-prefill-burst", "max-num-batched-tokens", None),
+        ),
+        (
+            (
+                "ValueError: Free memory on device cuda:0 (13.60/15.60 GiB",
+                ") on startup is less than desired GPU me",
+                "mory utilization (0.9, 14.04 GiB). Decrease",
+            ),
+            ("VD102", "startup-free-memory-check", "gpu-memory-utilization", 0.85),
+        ),
+        (
+            (
+                (
+                    "ValueError: Free memory on device cuda:0 (40.10/80.00 GiB) on startup is less than desired GPU "
+                    "memory utilization (0.8, 6"
+                ),
+            ),
+            ("VD101", "startup-free-memory-check", "other-gpu-processes", None),
+        ),
+        (
+            (
+                (
+                    "Encoder cache will be initialized with a budget of 8192 tokens, and profiled with 2 audio items "
+                    "of the maximum feature size."
+                ),
+                "torch.OutOfMemoryError: CUDA out of m",
+            ),
+            ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"audio": 1}'),
+        ),
+    ],
+)
+def test_the_stage_and_the_change_are_those_of_the_words(
+    lines: tuple[str, ...], shown: tuple[str, str, str, object]
+) -> None:
+    assert _shown(_answer(*lines)) == shown
+
+
+def test_one_process_that_holds_little_of_a_full_card_is_not_alone() -> None:
+    found = _answer(OOM.format("2.00", "1.50") + " Process 331 has 8.00 GiB memory in use.")
+    assert (found.code, found.cause.value) == ("VD105", "gpu-shared-with-other-process")
+
+
+def test_a_million_tokens_are_no_thousand() -> None:
+    found = _answer(
+        "ValueError: To serve at least one request with the model's max seq len (1000000), (14.10 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (12.83 GiB). Based on the available memory, the "
+        "estimated maximum model length is 909,312."
+    )
+    assert _shown(found) == ("VD121", "startup-kv-cache", "max-model-len", 909312)
+
+
+CPU = (
+    "RuntimeError: [enforce fail at alloc_cpu.cpp:114] data. DefaultCPUAllocator: can't allocate memory: you tried to "
+    "allocate {} bytes."
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "change"),
+    [
+        (("cpu build, VLLM_CPU_KVCACHE_SPACE=48 on 64 GB: " + CPU.format(48 << 30),), ("VLLM_CPU_KVCACHE_SPACE", 24)),
+        (
+            (
+                "vllm serve acme/chat --max-num-batched-tokens 32768",
+                "Traceback (most recent call last):",
+                '  File "/v/lib/python3.12/site-packages/vllm/model_executor/models/llama.py", line 9, in forward',
+                "    x, _ = self.gate_up_proj(x)",
+                CPU.format(1 << 30),
+            ),
+            ("max-num-batched-tokens", 16384),
+        ),
+        (("Loading weights", CPU.format(1 << 30)), ("host-ram", None)),
+    ],
+)
+def test_what_asked_the_host_for_memory_is_made_smaller(lines: tuple[str, ...], change: tuple[str, object]) -> None:
+    found = _answer(*lines)
+    assert (found.code, found.changes[0].name, found.changes[0].after) == ("VD604", *change)
+
+
+PROGRAM = (
+    "  tpu_worker.py in determine_available_memory",
+    (
+        "RuntimeError: RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm. "
+        "Used 17.50G of 15.75G hbm. Exceeded hbm capacity by 1.75G."
+    ),
+    "    arguments        14.50G",
+)
+
+
+def test_a_program_beside_its_arguments_shrinks_by_what_is_missing() -> None:
+    found = _answer(*PROGRAM)
+    tokens = next(change for change in found.changes if change.name == "max-num-batched-tokens")
+    assert "set a quarter" in tokens.why  # of 3.00 GiB half would save 1.50
+    assert "model" in {change.name for change in found.changes}
+
+
+def test_a_tpu_that_served_nobody_was_loading() -> None:
+    found = _answer("RESOURCE_EXHAUSTED: Attempting to allocate 90.00M. That was not possible. There are 60.00M free.")
+    assert (found.code, found.phase.value, found.cause.value) == ("VD208", "startup-weights", "weights-exceed-vram")
+
+
+def test_what_the_launch_has_beside_the_model_goes_first_where_no_block_is_left() -> None:
+    words = "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."
+    slots = _answer("with --enable-lora --max-loras 8 --max-lora-rank 64", words)
+    assert [change.name for change in slots.changes[:2]] == ["max-loras", "max-lora-rank"]
+    draft = _answer("""with --speculative-config '{"model": "acme/draft"}' it fails""", words)
+    assert draft.changes[0].name == "speculative-config"
