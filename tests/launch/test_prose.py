@@ -16,6 +16,7 @@ from vllm_doctor.launch.prose import told_options
         ("--max-num-seqs 8 fails, --max-num-seqs 4 fails", {}),
         ("please try --max-num-seqs 8", {}),
         ("you could lower --max-num-seqs 8", {}),
+        ("Consider reducing tensor_parallel_size or running with --quantization gptq.", {}),
         ("error: unrecognized arguments: --max-num-seqs 8", {}),
         ("the flag --no-such-option-here 3 and some_word = 4", {}),
     ],

@@ -26,7 +26,13 @@ def test_words_of_the_catalogue_are_put_right(read: str, written: str) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["model='example/mode1-8b'", "rank_0_1 of cuda0, layer1.weight", "example.co1 at 10.0.0.1", "O.K. (O)"],
+    [
+        "model='example/mode1-8b'",
+        "rank_0_1 of cuda0, layer1.weight",
+        "example.co1 at 10.0.0.1",
+        "O.K. (O)",
+        "allocate 1.10G, 480.00M free",
+    ],
 )
 def test_names_and_numbers_stay(line: str) -> None:
     assert well_read(line) == line

@@ -25,7 +25,7 @@ _VARIABLE = Pattern(r"(?<![\w.-])(?P<name>VLLM_[A-Z0-9_]{3,60})=(?P<content>[\w.
 _ADVISES = Pattern(
     r"(?i)(?:\b(?:try|tried|trying|consider|please|should|e\.g|could|would|recommend|suggest|instead of|fix|without"
     r"|requires?|unrecognized arguments|argument)\b"
-    r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)[^,;\u3002\uff0c]{0,40}$"
+    r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)[^,;\u3002\uff0c]{0,60}$"
 )
 
 

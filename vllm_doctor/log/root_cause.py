@@ -75,8 +75,12 @@ class AnalysedRun(RunWithFaults):
             return fault
         first = max(0, fault.index - BEFORE)
         near = [(i, line) for i, line in enumerate(self.lines[first : fault.last + BEHIND + 1], first)]
-        # What a program's logger wrote names its own code; another traceback has its own calls.
-        others = [c for c in self.crashes if c is not crash and any(link.name and link.frames for link in c.links)]
+        # What a program's logger wrote names its own code; another traceback has its own calls, as has each behind it.
+        others = [
+            c
+            for c in self.crashes
+            if c is not crash and any((link.name or c.first > fault.index) and link.frames for link in c.links)
+        ]
         frames = told_calls(
             line
             for i, line in near

@@ -104,7 +104,13 @@ class Case:
         run = self._run
         if run is None or run.launch is not None or self._typed is not None:
             return Told()
-        return told_options(line.text for line in run.lines[:_ABOVE] if line.module is None and line.level is None)
+        # A traceback's lines are code, and its sentences advise.
+        code = {i for crash in run.crashes for i in range(crash.first, crash.last + 1)}
+        return told_options(
+            line.text
+            for i, line in enumerate(run.lines[:_ABOVE])
+            if i not in code and line.module is None and line.level is None
+        )
 
     @property
     def shows_launch(self) -> bool:

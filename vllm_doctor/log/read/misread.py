@@ -21,8 +21,12 @@ _ANY_WORD = Pattern(r"[A-Za-z_]{3,30}")
 # In a line of which a word was misread: the letter before a point or at the end of a device, and the sign of a class.
 _ZERO = Pattern(r"(?<=[\s(:])O(?=[.)\s]|$)")
 _COLON = Pattern(r"(?<=Error|ption);(?= )")
-# In a misread text: any word with a digit, a word in capitals, and a number with a letter among its digits.
-_ANY = Pattern(r"(?<![A-Za-z\d])(?:[A-Za-z]{0,30}[01][A-Za-z01]{1,30}|[A-Za-z]{3,30}[01])(?![A-Za-z\d])")
+# In a misread text: any word with a digit that is no amount (`10G`), a word in capitals, and a number with a letter
+# among its digits.
+_ANY = Pattern(
+    r"(?<![A-Za-z\d])(?!\d{1,9}[KMGT]i?B?(?![A-Za-z\d]))"
+    r"(?:[A-Za-z]{0,30}[01][A-Za-z01]{1,30}|[A-Za-z]{3,30}[01])(?![A-Za-z\d])"
+)
 _CAPITAL = Pattern(r"(?<![A-Za-z\d])l(?=[A-Z]{1,20}(?![A-Za-z\d])|f\b|t\b|n\b)")
 _NUMBER = Pattern(
     r"(?<![A-Za-z\d])(?:\d[\dOolI]{0,20}[OolI][\dOolI]{0,20}|[OolI]{1,4}\d[\dOolI]{0,20})(?=(?:[A-Z]?i?B)?(?![A-Za-z\d]))"

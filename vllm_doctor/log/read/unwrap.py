@@ -179,7 +179,8 @@ def _completed(lines: list[str]) -> list[str]:
         torn = [m for m in causes if m.anchor in line and read(m, line) is None] if line.strip() else []
         for end in range(index + 1, min(len(found), index + 1 + _PARTS)) if torn else ():
             behind = found[end]
-            if not behind.strip() or _BEGINS.match(behind) is not None:
+            torn = [m for m in torn if m.anchor not in behind]  # that line begins one of its own
+            if not torn or not behind.strip() or _BEGINS.match(behind) is not None:
                 break
             parts = [line.rstrip(), *(part.strip() for part in found[index + 1 : end + 1])]
             both = ("".join(parts), " ".join(parts))

@@ -170,12 +170,14 @@ def _by_warning(case: Case) -> Finding | None:
 
 def _by_budget(case: Case, oom: Oom) -> Finding | None:
     """V1 says that it profiles the encoder, then runs it, then the language model over the tokens of a step: no calls
-    tell which of the two ran out, but one tensor that is too large for the second was the encoder's."""
+    tell which of the two ran out, but one tensor that is too large for the second was the encoder's; and where a cut
+    message has no figures, the first of the two is nearer, unless the weights left room for none."""
     hit = encoder_budget(case)
-    if hit is None or hit.index > oom.fault.index or oom.fault.functions or oom.torch is None:
+    if hit is None or hit.index > oom.fault.index or oom.fault.functions:
         return None
     now = tokens(case)
-    if oom.torch.asked <= _PER_TOKEN_V1 * (now[0] if now is not None else _MANY):
+    of_a_step = oom.torch is not None and oom.torch.asked <= _PER_TOKEN_V1 * (now[0] if now is not None else _MANY)
+    if of_a_step or (oom.torch is None and weights_fill(case) is not None):
         return None
     return finding(
         RULE,
