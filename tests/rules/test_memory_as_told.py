@@ -85,6 +85,16 @@ TRANSLATED = (
             ),
             ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"audio": 1}'),
         ),
+        (  # more than 16,384 tokens of a step take
+            (
+                (
+                    "Encoder cache will be initialized with a budget of 32768 tokens, and profiled with 1 video items "
+                    "of the maximum feature size."
+                ),
+                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.75 GiB. GPU 0 has a total capac",
+            ),
+            ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"video": 0}'),
+        ),
     ],
 )
 def test_the_stage_and_the_change_are_those_of_the_words(

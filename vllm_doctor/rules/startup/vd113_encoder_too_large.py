@@ -29,8 +29,8 @@ _PER_TOKEN = 2 << 20
 # The same of V1's profile run, which samples a few of its tokens only: the widest dense layer (gate and up of 53,248
 # values each) takes 208 KiB in 16 bits.
 _PER_TOKEN_V1 = 256 << 10
-# Tokens of a step where they are not known: more than any default.
-_MANY = 65536
+# Tokens of a step where they are not known: the largest default (config: default_max_num_batched_tokens).
+_MANY = 16384
 # The largest tensor of a step whose tokens are not known: no default of V1 has more than 16,384 of 2 MiB, and V0's, as
 # long as the longest prompt, takes logits of the last token of each prompt alone (131,072 of 256 KiB).
 _LARGEST = 32 << 30
