@@ -105,7 +105,8 @@ class Case:
         if run is None or run.launch is not None or self._typed is not None:
             return Told()
         # A traceback's lines are code, and its sentences advise.
-        code = {i for crash in run.crashes for i in range(crash.first, crash.last + 1)}
+        traced = (crash for crash in run.crashes if any(link.frames for link in crash.links))
+        code = {i for crash in traced for i in range(crash.first, crash.last + 1)}
         return told_options(
             line.text
             for i, line in enumerate(run.lines[:_ABOVE])
