@@ -14,7 +14,7 @@ from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
 from vllm_doctor.rules.remedies.step import sequences, tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import fill_the_card, half, lighter, more_gpus, quantize
-from vllm_doctor.rules.say import environment, finding, gib, set_flag
+from vllm_doctor.rules.say import environment, finding, gib, mapping, set_flag
 
 # The least KV cache that is worth starting with, GiB.
 _USEFUL = 1.0
@@ -63,8 +63,7 @@ def _beside(case: Case) -> tuple[Change | None, ...]:
     """What the launch has beside the model, out of the same budget: slots for adapters, and a draft model."""
     many, rank = slots(case)
     adapters = case.effective("enable-lora") is True and many * rank >= _COLUMNS
-    told = case.effective("speculative-config")
-    draft = isinstance(told, str) and "model" in told and case.root is not None
+    draft = "model" in (mapping(case.flag("speculative-config")) or {}) and case.root is not None
     why = "the draft's weights, and its layers of the KV cache, come out of the same budget"
     return (
         *(fewer_slots(case) if adapters else ()),
