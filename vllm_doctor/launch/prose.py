@@ -29,14 +29,14 @@ _ADVISES = Pattern(
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class ToldLaunch(msgspec.Struct, frozen=True):
     """What a text tells of a launch, without its command."""
 
     flags: dict[str, str | bool] = {}
     env: dict[str, str] = {}
 
 
-def told_options(lines: Iterable[str]) -> Told:
+def told_options(lines: Iterable[str]) -> ToldLaunch:
     """The options and variables that these lines name, each with its one value."""
     flags: dict[str, str | bool] = {}
     env: dict[str, str] = {}
@@ -48,7 +48,7 @@ def told_options(lines: Iterable[str]) -> Told:
         for found in _VARIABLE.finditer(line[:_LONGEST]):
             if env.setdefault(found["name"], found["content"].rstrip(".")) != found["content"].rstrip("."):
                 torn.add(found["name"])
-    return Told(
+    return ToldLaunch(
         {name: value for name, value in flags.items() if name not in torn},
         {name: value for name, value in env.items() if name not in torn},
     )

@@ -8,7 +8,7 @@ from vllm_doctor.knowledge.launchline import merged
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
-from vllm_doctor.launch.prose import Told, told_options
+from vllm_doctor.launch.prose import ToldLaunch, told_options
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -99,11 +99,11 @@ class Case:
         return command_in([line.text for line in run.lines])
 
     @cached_property
-    def _told(self) -> Told:
+    def _told(self) -> ToldLaunch:
         """What sentences beside the log name of the launch, where no command stands there and none was printed."""
         run = self._run
         if run is None or run.launch is not None or self._typed is not None:
-            return Told()
+            return ToldLaunch()
         # A traceback's lines are code, and its sentences advise.
         traced = (crash for crash in run.crashes if any(link.frames for link in crash.links))
         code = {i for crash in traced for i in range(crash.first, crash.last + 1)}

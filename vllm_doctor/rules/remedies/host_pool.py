@@ -60,7 +60,7 @@ def _of_cpu_engine(case: Case, fault: Fault) -> tuple[Change, ...]:
     requested = case.run is not None and case.run.first("asks-prompt-logprobs") is not None
     asks = any(says(f.code, "code-of-logprobs") for f in frames) or (sampled and requested)
     alone = "any client can end the engine with such a request: let the gateway refuse prompt_logprobs"
-    beside = "the KV cache of the CPU engine lies in the same memory: what it does not take, a step has"
+    beside = "the KV cache of the CPU engine lies in the same memory; a smaller one leaves more for a step"
     changes = (
         thing(ChangeKind.OS, "prompt_logprobs", Direction.REMOVE, alone) if asks else None,
         fewer_tokens(case, None, measuring=False),

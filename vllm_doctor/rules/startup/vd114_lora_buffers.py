@@ -8,7 +8,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, sums, tenants
 from vllm_doctor.rules.gates.profile_run import in_adapters
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.adapters import SMALLEST_RANK, fewer_slots, slots
+from vllm_doctor.rules.remedies.adapter_slots import SMALLEST_RANK, fewer_slots, slots
 from vllm_doctor.rules.remedies.step import fewer_tokens
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.remedies.weights import lighter

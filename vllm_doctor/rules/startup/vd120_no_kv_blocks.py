@@ -7,7 +7,7 @@ from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import CPU_FIXED, POOL, charges_others, cpu_by_share, left_over, on_cpu
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.adapters import fewer_slots, slots
+from vllm_doctor.rules.remedies.adapter_slots import fewer_slots, slots
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import METAL, larger_metal_share
 from vllm_doctor.rules.remedies.prompt_items import fewer_items, ordered
