@@ -89,7 +89,8 @@ def judge(case: Case) -> Outcome:
     # Each with its condition: the reader knows whether the server had been ready.
     open_ = not (placed or refused or oom.fault.at_end)
     by_share = sizes_by_share(case) and not diffuses(oom)
-    loading = open_ and platform(case) in _COMPILED_BEFORE and not oom.run.served()
+    compiling = "device-oom-xla-total" in oom.fault.ids  # the list of a program, which a step is
+    loading = open_ and platform(case) in _COMPILED_BEFORE and not oom.run.served() and not compiling
     starting = open_ and (_starts(oom) or loading)
     return finding(
         RULE,
