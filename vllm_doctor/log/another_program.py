@@ -82,7 +82,7 @@ def speaks_of_vllm(run: AnalysedRun) -> bool:
     )
 
 
-def of_a_request(run: AnalysedRun, told: ForeignError) -> bool:
+def told_of_a_request(run: AnalysedRun, told: ForeignError) -> bool:
     """Does a program in front of the server tell of a request to a path of vLLM's API?"""
     paths = (says(line.excerpt or line.text, "api-path") for line in run.lines[:_AROUND])
     return told.program.in_front and not run.by_vllm and any(paths)

@@ -81,10 +81,13 @@ class AnalysedRun(RunWithFaults):
             for c in self.crashes
             if c is not crash and any((link.name or c.first > fault.index) and link.frames for link in c.links)
         ]
+        # Python's own warning names who warns, and shows that line below.
+        warned = {j for i, line in near if says(line.text, "python-warning") for j in (i, i + 1)}
         frames = told_calls(
             line
             for i, line in near
-            if (i == fault.index or line.module is None) and not any(c.first <= i <= c.last for c in others)
+            if (i == fault.index or (line.module is None and i not in warned))
+            and not any(c.first <= i <= c.last for c in others)
         )
         if not any(frame.function or frame.file for frame in frames):
             return fault

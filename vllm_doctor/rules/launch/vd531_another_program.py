@@ -2,7 +2,7 @@
 
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.programs import steps
-from vllm_doctor.log.another_program import ForeignError, foreign_error, of_a_request, speaks_of_vllm
+from vllm_doctor.log.another_program import ForeignError, foreign_error, speaks_of_vllm, told_of_a_request
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.sentence_call import told_by_words
@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
     if run.root is not None or run.refused is not None or run.client is not None:
         return NotHere("vLLM or its client says what failed")
     told = foreign_error(run)
-    if not speaks_of_vllm(run) and (told is None or not of_a_request(run, told)):
+    if not speaks_of_vllm(run) and (told is None or not told_of_a_request(run, told)):
         return NotHere("nothing here speaks of vLLM")
     if told is None:
         return Clear("no other program wrote an error below the last line that shows that vLLM works")
@@ -50,7 +50,7 @@ def judge(case: Case) -> Outcome:
         title=title if named or short else beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.WILL_FAIL_UNDER_LOAD
-        if of_a_request(run, told)
+        if told_of_a_request(run, told)
         else Severity.DEGRADED
         if run.served()
         else Severity.BLOCKS_START,
