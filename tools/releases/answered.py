@@ -23,5 +23,7 @@ def answered(node: ast.AST, function: str = "") -> Iterator[Raised]:
             told = kind.value if isinstance(kind, ast.Constant) and isinstance(kind.value, str) else _TYPE
             if message is not None:
                 yield from (Raised("", function, told, one) for one in texts.of(message))
-        inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-        yield from answered(child, child.name if inside else function)
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from answered(child, child.name)
+        else:
+            yield from answered(child, function)
