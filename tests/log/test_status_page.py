@@ -48,3 +48,8 @@ def test_the_hosts_memory_is_told_by_the_result() -> None:
 def test_lines_of_a_page_that_is_of_no_unit_stay_as_they_are() -> None:
     line = "   Main PID: 4211 (code=exited, status=203/EXEC)"
     assert [one.text for one in log_of_lines([line], "log").last.lines] == [line]
+
+
+def test_a_signal_that_has_no_number_here_is_not_given_one() -> None:
+    told = [line.text for line in log_of_lines(page("signal", "killed, signal=LOST5").splitlines(), "log").last.lines]
+    assert not [text for text in told if "process exited" in text]

@@ -69,3 +69,11 @@ def test_a_parser_without_a_default_is_asked_for_and_not_emptied(said: str) -> N
     told = diagnosed(f'KeyError: "{said}"').findings[0]
     assert (told.code, told.changes[0].after) == ("VD503", None)
     assert "--help" in (told.changes[0].command or "")
+
+
+def test_of_many_errors_the_last_are_read() -> None:
+    """Each is held against every sentence that is known, and a server that runs for weeks writes many."""
+    noise = "(APIServer pid=7) ERROR 03-14 09:04:00 [serving.py:71] the answer to this one took longer than all before"
+    asked = f"(APIServer pid=7) ERROR 03-14 09:04:01 [serving.py:71] {TOOLS}"
+    assert diagnosed("\n".join([*60 * [noise], asked])).findings[0].changes[0].name == "enable-auto-tool-choice"
+    assert diagnosed("\n".join([asked, *60 * [noise]])).verdict is Verdict.UNKNOWN

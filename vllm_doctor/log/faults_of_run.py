@@ -17,7 +17,8 @@ _BUILDS = frozenset({"build-failed", "build-failed-command"})
 _QUOTES = frozenset({"worker-error-relay", "engine-loop"})
 # So much of a message holds pydantic's heading and its first reason.
 _PIECE = 1000
-# Lines of a text that no program signed in which a sentence is looked for: people quote a few.
+# Lines in which a sentence is looked for: of a text that no program signed, for people quote a few, and of a logger's
+# errors the last, of which a server that runs for weeks writes many.
 _QUOTED = 40
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
 IMPORTS = frozenset({"module-missing", "import-name"})
@@ -118,10 +119,14 @@ class RunWithFaults(RunWithPhases):
         of one that vLLM or a library raises."""
         signed = any(line.level for line in self.lines)
         known = {hit.index for hit in self.hits}
+        wanted = [
+            (index, line)
+            for index, line in enumerate(self.lines if signed else self.lines[:_QUOTED])
+            if not signed or (line.level in _SERIOUS and line.module not in {None, "uvicorn"})
+        ]
         told: list[Fault] = []
-        for index, line in enumerate(self.lines):
-            wanted = line.level in _SERIOUS and line.module not in {None, "uvicorn"} if signed else index < _QUOTED
-            if not wanted or index in known or not _could_be_raised(line.text):
+        for index, line in wanted[-_QUOTED:]:
+            if index in known or not _could_be_raised(line.text):
                 continue
             from vllm_doctor.knowledge.said_by import kind_that_says
 

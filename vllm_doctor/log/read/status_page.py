@@ -34,9 +34,8 @@ class StatusPage:
         if ended is None or (ended["other"] and _MAIN in text):
             return None
         which = "Control" if ended["other"] else "Main"
-        status = ended["status"] or f"{_number(ended['signal'])}/{ended['signal']}"
+        killed = signal.Signals.__members__.get(f"SIG{ended['signal']}")
+        if ended["signal"] and killed is None:
+            return None  # a name that only another system has
+        status = ended["status"] if killed is None else f"{killed.value}/{ended['signal']}"
         return f"{self._unit}: {which} process exited, code={ended['code']}, status={status}"
-
-
-def _number(name: str) -> int:
-    return signal.Signals.__members__.get(f"SIG{name}", signal.Signals.SIGKILL).value
