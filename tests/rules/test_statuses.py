@@ -240,8 +240,8 @@ def test_a_port_that_is_kept_for_the_administrator_is_named() -> None:
     ("raised", "first", "refute"),
     [
         ("RuntimeError: No CUDA GPUs are available", "CUDA_VISIBLE_DEVICES", "nvidia-smi"),
-        ("RuntimeError: No HIP GPUs are available", "amd-devices", "rocminfo"),
-        ("torch.AcceleratorError: HIP error: no ROCm-capable device is detected", "amd-devices", "rocminfo"),
+        ("RuntimeError: No HIP GPUs are available", "gpu-access", "rocminfo"),
+        ("torch.AcceleratorError: HIP error: no ROCm-capable device is detected", "gpu-access", "rocminfo"),
         ("RuntimeError: Found no NVIDIA driver on your system. Please check it.", "process-gpus", "nvidia-smi"),
     ],
 )

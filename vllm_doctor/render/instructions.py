@@ -23,7 +23,6 @@ _DEEDS = {
     "command": "correct the command",
     "arguments": "after the image only: {to}",
     "compute-mode": "set the GPU's compute mode to {to}",
-    "amd-devices": "give the process its GPU: /dev/kfd, /dev/dri and their groups",
     "container": "start the container again",
     "compile-shape": "compile a smaller shape",
     "container-command": "name a program that the image has",

@@ -1,5 +1,7 @@
 """VD706: no usable GPU: the module is not loaded, the device is hidden, busy, or the fabric is not up."""
 
+from dataclasses import dataclass
+
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.records.finding import Change, Evidence, Finding
@@ -35,19 +37,38 @@ _IDS = (
 _PLATFORM = frozenset({"device-type", "device-empty"})
 # Ray names the call of an actor above the calls within it.
 _CALL = 40
-# What a process needs of each maker's devices, by vLLM's name of the platform, and how to look.
-_FILES = {
-    "xpu": "the user, or the container, must open /dev/dri/renderD*: --device /dev/dri with -v /dev/dri/by-path, and "
-    "the numbers of their groups; and torch must load SYCL's libraries: the environment's lib folder, or oneAPI's "
-    "setvars.sh, in LD_LIBRARY_PATH",
-    "tpu": "the process must open the TPU's device files: --privileged, or google.com/tpu in a pod's limits; on a TPU "
-    "VM the group or the user that owns them",
-}
-# Who says that a device is usable.
-_CHECK = {"rocm": "rocminfo", "xpu": "xpu-smi discovery", "tpu": "tpu-info"}
-_SEE = {
-    "xpu": "ls -ln /dev/dri; id; python -c 'import torch; print(torch.xpu.device_count())'; sycl-ls",
-    "tpu": "ls -ln /dev/accel* /dev/vfio 2>/dev/null; id",
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Devices:
+    """What a process needs of one maker's devices, how to look, and who says that a device is usable."""
+
+    give: str
+    see: str
+    check: str
+
+
+# By vLLM's name of the platform (rocm.docs.amd.com: GPU isolation techniques).
+_OPENED = {
+    "rocm": _Devices(
+        give="ROCm opens /dev/kfd and the cards under /dev/dri: pass both to the container, and put the process's user "
+        "into the groups that own them; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must name GPUs that exist",
+        see="ls -l /dev/kfd /dev/dri; id; rocminfo | grep gfx; env | grep VISIBLE_DEVICES",
+        check="rocminfo",
+    ),
+    "xpu": _Devices(
+        give="the user, or the container, must open /dev/dri/renderD*: --device /dev/dri with -v /dev/dri/by-path, "
+        "and the numbers of their groups; and torch must load SYCL's libraries: the environment's lib folder, or "
+        "oneAPI's setvars.sh, in LD_LIBRARY_PATH",
+        see="ls -ln /dev/dri; id; python -c 'import torch; print(torch.xpu.device_count())'; sycl-ls",
+        check="xpu-smi discovery",
+    ),
+    "tpu": _Devices(
+        give="the process must open the TPU's device files: --privileged, or google.com/tpu in a pod's limits; on a "
+        "TPU VM the group or the user that owns them",
+        see="ls -ln /dev/accel* /dev/vfio 2>/dev/null; id",
+        check="tpu-info",
+    ),
 }
 
 
@@ -60,6 +81,7 @@ def judge(case: Case) -> Outcome:
     other = _other_build(case) if fault.ids & _PLATFORM else None
     of = _platform(case, fault)
     opened = _opened(case, of)
+    check = _OPENED[of].check if of in _OPENED else "nvidia-smi"
     ray = _of_ray(case, fault) if opened is None else None
     return finding(
         RULE,
@@ -132,22 +154,8 @@ def judge(case: Case) -> Outcome:
             if "gpu-lost" in fault.ids
             else None,
         ),
-        refute=f"`{_CHECK.get(of or '', 'nvidia-smi')}` run by the unit's user shows the GPU as usable",
+        refute=f"`{check}` run by the unit's user shows the GPU as usable",
     )
-
-
-def _of_amd(case: Case) -> Change:
-    """ROCm opens two devices, and its own variable hides cards (rocm.docs.amd.com: GPU isolation techniques)."""
-    if (hidden := case.env("HIP_VISIBLE_DEVICES")) is not None:
-        why = "set HIP_VISIBLE_DEVICES to GPUs that exist, or unset it"
-        see = "rocminfo | grep gfx; rocm-smi"
-        return environment("HIP_VISIBLE_DEVICES", Direction.CHANGE, why, before=hidden, command=see)
-    why = (
-        "ROCm opens /dev/kfd and the cards under /dev/dri: pass both to the container, and put the process's user into "
-        "the groups that own them; HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES must name GPUs that exist"
-    )
-    see = "ls -l /dev/kfd /dev/dri; id; rocminfo | grep gfx; env | grep VISIBLE_DEVICES"
-    return thing(ChangeKind.OS, "amd-devices", Direction.ADD, why, command=see)
 
 
 def _platform(case: Case, fault: Fault) -> str | None:
@@ -162,12 +170,14 @@ def _platform(case: Case, fault: Fault) -> str | None:
 
 
 def _opened(case: Case, of: str | None) -> Change | None:
-    """The device files of a maker that is not NVIDIA."""
-    if of == "rocm":
-        return _of_amd(case)
-    if of not in _FILES:
+    """The device files of a maker that is not NVIDIA, or the variable by which ROCm hides cards."""
+    if of not in _OPENED:
         return None
-    return thing(ChangeKind.OS, "gpu-access", Direction.REPAIR, _FILES[of], command=_SEE[of])
+    why, see = _OPENED[of].give, _OPENED[of].see
+    if of == "rocm" and (hidden := case.env("HIP_VISIBLE_DEVICES")) is not None:
+        why = "set HIP_VISIBLE_DEVICES to GPUs that exist, or unset it"
+        return environment("HIP_VISIBLE_DEVICES", Direction.CHANGE, why, before=hidden, command=see)
+    return thing(ChangeKind.OS, "gpu-access", Direction.REPAIR, why, command=see)
 
 
 def _of_ray(case: Case, fault: Fault) -> Change | None:
