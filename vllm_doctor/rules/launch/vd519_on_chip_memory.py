@@ -25,6 +25,10 @@ _IDS = (
 )
 
 _WHICH = "Say which card it is (--gpu): NVIDIA's and AMD's cards with this much on-chip memory have different kernels"
+_CALLS = (
+    "The calls above this line say which kernel it is: attention has other backends, experts have others, quantized "
+    "weights need another checkpoint; give the log with them"
+)
 # Tokens of a prompt: with so many a page is a quarter of the largest, and above so many the smallest.
 _SMALL_PAGES, _LONGEST_PAGED = 1024, 8192
 _SCOPE = "--xla_tpu_scoped_vmem_limit_kib=65536"
@@ -43,9 +47,16 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=_changes(case, fault),
-        then=_WHICH if platforms(case, fault) - {"cuda"} and "rocm" in platforms(case, fault) else "",
+        then=_then(case, fault),
         refute="the same model fails in the same call on a GPU with more on-chip memory",
     )
+
+
+def _then(case: Case, fault: Fault) -> str:
+    """What is still to be known: whose card it is, or which kernel."""
+    if kernel_kind(case, fault) is None and "xla-on-chip" not in fault.ids:
+        return _CALLS
+    return _WHICH if platforms(case, fault) - {"cuda"} and "rocm" in platforms(case, fault) else ""
 
 
 def _changes(case: Case, fault: Fault) -> tuple[Change | None, ...]:
