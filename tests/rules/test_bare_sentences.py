@@ -50,6 +50,11 @@ def test_a_sentence_that_nobody_raises_stays_unknown() -> None:
     ("raised", "title"),
     [
         ("openai.APIConnectionError: Connection error.", "The client does not reach the server"),
+        ("httpx.ConnectError: All connection attempts failed", "The client does not reach the server"),
+        (
+            "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host 10.2.3.4:8000 ssl:default [None]",
+            "The client does not reach the server",
+        ),
         ("openai.APITimeoutError: Request timed out.", "The client gave up waiting for the server's answer"),
         (
             "ssl.SSLError: [SSL: WRONG_VERSION_NUMBER] wrong version number",
@@ -60,6 +65,19 @@ def test_a_sentence_that_nobody_raises_stays_unknown() -> None:
 def test_what_only_a_client_raises_is_the_clients(raised: str, title: str) -> None:
     told = diagnosed(raised).findings[0]
     assert (told.code, told.layer, told.title) == ("VD527", "client", title)
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        "INFO 03-14 09:04:00 [api_server.py:1896] vLLM API server version 0.13.0",
+        "huggingface_hub.errors.LocalEntryNotFoundError: no file of this name is on disk",
+    ],
+)
+def test_a_connection_that_a_hubs_client_or_a_start_made_is_the_hubs(around: str) -> None:
+    """requests and httpx are anybody's: what stands around says who asked."""
+    told = diagnosed(f"{around}\nhttpx.ConnectError: All connection attempts failed").findings[0]
+    assert told.code == "VD511"
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,9 @@ _O200K = "https://openaipublic.blob.core.windows.net/encodings/o200k_base.tiktok
 _OF_THE_DISK = ("Cache", "CorruptedCache", "DDUF", "StrictDataclass", "Safetensors", "NotASafetensors")
 # What vLLM fetches images, audio and video with (connections.py); the hub's client never does.
 _MEDIA = "aiohttp."
-# Whose exceptions mean the network whatever they say.
-_CLIENTS = ("requests.exceptions.", "huggingface_hub.", "httpx.", "httpcore.", "urllib3.exceptions.", "modelscope.hub.")
+# Whose exceptions mean the network whatever they say: a hub's own, and those of whatever asks anything.
+_HUBS = ("huggingface_hub.", "modelscope.hub.")
+_ANYBODY = ("requests.exceptions.", "httpx.", "httpcore.", "urllib3.exceptions.")
 
 
 class HubAnswer(Enum):
@@ -75,6 +76,8 @@ def judge(case: Case) -> Outcome:
         root = case.root
         if root is None or root.crash is None or not any(_asks(link) for link in root.crash.links):
             return fault
+        if not _of_a_hub(case, root):
+            return NotHere("nothing says that a hub was asked")
         fault = root
     asked = fault.crash is not None and any(says(file, "call-of-an-api-client") for file in fault.crash.files)
     if asked or (case.run is not None and case.run.client is not None):
@@ -98,7 +101,17 @@ def judge(case: Case) -> Outcome:
 
 def _asks(link: Link) -> bool:
     """Is it of a client that asks the hub over the network?"""
-    return link.name.startswith(_CLIENTS) and not link.kind.startswith(_OF_THE_DISK)
+    return link.name.startswith((*_HUBS, *_ANYBODY)) and not link.kind.startswith(_OF_THE_DISK)
+
+
+def _of_a_hub(case: Case, fault: Fault) -> bool:
+    """Is it a hub's exception, or does its message, a call or a start of vLLM around it say that a hub was asked? The
+    packages that the hub's client asks with are anybody's."""
+    crash = fault.crash
+    if crash is None or any(link.name.startswith(_HUBS) for link in crash.links):
+        return True
+    called = any(says(file, "call-of-a-hub") for file in crash.files)
+    return called or says(text(case, fault), "hub-host") or (case.run is not None and case.run.by_vllm)
 
 
 def _why(case: Case, fault: Fault) -> HubAnswer:
