@@ -71,3 +71,21 @@ def test_the_stage_decides(stage: Stage, kept: int | None) -> None:
             assert found.cause.value in causes, (name, where, found.code)
             assert found.changes, (name, where, found.code)
             assert found.changes[0].name in changes, (name, where, found.code)
+
+
+DUMPED = (
+    "(EngineCore_DP0 pid=902) ERROR 03-01 10:00:01 [dump_input.py:81] Dumping scheduler stats: "
+    "SchedulerStats(num_running_reqs=190, num_waiting_reqs=0)"
+)
+SORTED = [
+    '  File "/v/site-packages/vllm/v1/sample/ops/topk_topp_sampler.py", line 190, in apply_top_k_top_p',
+    "    logits_sort, logits_idx = logits.sort(dim=-1, descending=False)",
+    MESSAGES["figures"],
+]
+
+
+@pytest.mark.parametrize("lines", [[DUMPED, *SORTED], [*SORTED, DUMPED]], ids=["before", "after"])
+def test_a_step_that_the_engine_wrote_down_is_no_start(lines: list[str]) -> None:
+    """The sampler alone would be its dummy batch: an engine dumps only what it runs for requests."""
+    found = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log"))).findings[0]
+    assert (found.code, found.phase.value) == ("VD201", "runtime-prefill-burst")

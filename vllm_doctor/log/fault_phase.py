@@ -15,7 +15,8 @@ HEADING = 3
 FELLOWS = 60
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead", "engine-task-failed"})
-_RUN_TIME_MODULES = ("serving_", "serving.py", "dump_input.py")
+_OF_A_STEP = "dump_input.py"
+_RUN_TIME_MODULES = ("serving_", "serving.py", _OF_A_STEP)
 # Where a call that opens a capture, the last one that a cut traceback shows, says more than the log before it.
 _BEFORE_GRAPHS = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.KV, StartupPhase.WARMUP})
 # Calls that make the KV cache and then warm up and capture (V0's worker, V1's executor): what they had come to, the
@@ -71,12 +72,18 @@ class RunWithPhases(Run):
         if any(line.level == "ERROR" and says(line.text, "v0-step-error") for line in near):
             return True
         dead = any(h.id in _RUN_TIME_DEATHS and h.index - 3 < index + 400 for h in self.deaths)
-        return dead or self._answers_requests(index)
+        return dead or self._answers_requests(index) or self._dumped(index)
 
     def _answers_requests(self, index: int) -> bool:
         """Did the code that answers requests write this line?"""
         module = (self.lines[index].module or "").rsplit("/", 1)[-1]
         return module.startswith(_RUN_TIME_MODULES)
+
+    def _dumped(self, index: int) -> bool:
+        """Did the engine write down the step that failed here? It does so of a step with requests alone
+        (v1/engine/core.py: log_error_detail)."""
+        near = self.lines[max(0, index - FELLOWS) : index + FELLOWS]
+        return any((line.module or "").rsplit("/", 1)[-1].startswith(_OF_A_STEP) for line in near)
 
     def _of_the_parent(self, index: int) -> Sequence[str]:
         """The call that a worker's line is about: as the line names it, or the parent's traceback shows it."""
