@@ -25,7 +25,7 @@ _FULL = 0.95
 _MORE_GIB = 1.0
 # More waiting than running means that a new request waits as long as one takes.
 _QUEUE = 1.0
-# Lines of statistics at the end of a log, where no metrics were given.
+# Lines of statistics at the end of a log, where no metrics were given. One that somebody quotes alone may be a moment.
 _LINES = 2
 _QUEUED = "waiting for each that runs"
 
@@ -64,7 +64,7 @@ def _of_the_log(case: Case) -> Outcome:
     decodes = all(s.generation > 0 and s.prompt == 0 for s in last)
     full = use and all(s.kv is not None and _is_full(case, s.kv / 100, s.running, decodes=decodes) for s in last)
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
-    if len(last) < _LINES or not full or not long or run.is_script:
+    if not full or not long or run.is_script:
         return Clear("the last statistics do not show a full KV cache with a lasting queue")
     if run.stopped is not None or run.root is not None:
         return Clear("the queue ended because the service ended")
@@ -76,6 +76,7 @@ def _of_the_log(case: Case) -> Outcome:
             Arithmetic("KV cache in use", _percent(use[-1]), "%", "KV cache usage", source),
             Arithmetic(_QUEUED, round(ratio, 1), "", "Waiting / Running", source),
         ),
+        Confidence.LIKELY if len(last) == _LINES else Confidence.POSSIBLE,
     )
 
 
@@ -94,14 +95,19 @@ def _percent(share: float) -> float:
     return round(share * 100, 1)
 
 
-def _found(case: Case, evidence: tuple[Evidence, ...], sums: tuple[Arithmetic, ...]) -> Outcome:
+def _found(
+    case: Case,
+    evidence: tuple[Evidence, ...],
+    sums: tuple[Arithmetic, ...],
+    confidence: Confidence = Confidence.LIKELY,
+) -> Outcome:
     """What is said and offered, whoever told of the queue."""
     used = sums[0].value
     return finding(
         RULE,
         title="" if used >= 100 * _FULL else f"The KV cache, {used:g} % in use, has no room for the next request",
         severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
+        confidence=confidence,
         evidence=evidence,
         arithmetic=sums,
         changes=(_smaller(case), _larger(case), more_gpus(case) if case.gpus is not None else None),

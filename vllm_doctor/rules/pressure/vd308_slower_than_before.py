@@ -1,6 +1,5 @@
 """VD308: the same number of requests gets a small part of the tokens that it got before."""
 
-import itertools
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.gpus import DeviceTool, find
@@ -19,6 +18,8 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 _BEST, _SLOW = 3, 6
 # Longer contexts and fuller batches make a request slower, but not this much.
 _FACTOR = 4.0
+# Requests come and go while others run: as many, give or take this; and as much KV cache that each step reads.
+_ABOUT, _MORE_READ = 1.25, 1.5
 # Lines in a row, requests and tokens a second of each: a 70B model split over two old cards gives ten times as many.
 _LONG, _FEW, _FLOOR = 5, 8, 1.0
 # Where the weights are known a step is: it reads them once. The slowest memory of a card that vLLM runs on in GB/s
@@ -40,14 +41,14 @@ def judge(case: Case) -> Outcome:
     if len(run.stats) < _BEST + _SLOW:
         return NotHere("the log holds too few statistics to compare")
     last = run.stats[-_SLOW:]
-    if not all(_decodes(s) for s in last) or len({s.running for s in last}) > 1:
-        return Clear("the last statistics do not show the same requests decoding without prefill")
+    if not all(map(_works, last)) or not _as_many(last):
+        return Clear("the last statistics do not show about as many requests at work")
     if run.root is not None or run.stopped is not None or run.is_script:
         return Clear("the service was ended")
-    best = _best(run.stats[:-_SLOW], last[0].running)
+    best = _best(run.stats[:-_SLOW], last)
     now = sum(map(_each, last)) / len(last)
     if best is None or now * _FACTOR > best[1]:
-        return Clear("the requests get about as many tokens as before")
+        return Clear("the requests get about as many tokens as before, or other work was done then")
     hits = run.all("stats")
     return _slow(
         case,
@@ -155,21 +156,40 @@ def _look(tool: DeviceTool) -> Change:
     return thing(ChangeKind.OS, "host", Direction.REPAIR, why, command=command)
 
 
+def _works(stats: Stats) -> bool:
+    """Do requests run and get tokens, and is none of them thrown out?"""
+    return stats.running > 0 and stats.generation > 0 and not stats.preemptions
+
+
 def _decodes(stats: Stats) -> bool:
-    """Do requests run, and is no prompt computed beside them? A prompt takes the step from those that generate."""
-    return stats.running > 0 and stats.generation > 0 and stats.prompt == 0 and not stats.preemptions
+    """Is no prompt computed beside those that generate? A prompt takes the step from them."""
+    return _works(stats) and stats.prompt == 0
 
 
 def _each(stats: Stats) -> float:
     return stats.generation / stats.running
 
 
-def _best(before: Sequence[Stats], running: int) -> tuple[int, float] | None:
-    """(Index of the first line, tokens a second of one request) where at least as many requests ran the fastest."""
+def _as_many(lines: Sequence[Stats]) -> bool:
+    return max(s.running for s in lines) <= _ABOUT * min(s.running for s in lines)
+
+
+def _no_less_work(before: Stats, now: Sequence[Stats]) -> bool:
+    """Had each step as much to do then? As many requests, as many tokens of prompts, and, where there are prompts, as
+    much of the KV cache to read: then a step that takes longer is no fuller one."""
+    if not _works(before) or _ABOUT * before.running < max(s.running for s in now):
+        return False
+    prompts = max(s.prompt for s in now)
+    held = max((s.kv for s in now if s.kv is not None), default=None)
+    same = before.kv is not None and held is not None and held <= _MORE_READ * before.kv
+    return before.prompt == 0 == prompts or (same and before.prompt >= prompts)
+
+
+def _best(before: Sequence[Stats], now: Sequence[Stats]) -> tuple[int, float] | None:
+    """(Index of the first line, tokens a second of one request) where no less was to be done and it went fastest."""
     windows = ((i, before[i : i + _BEST]) for i in range(len(before) - _BEST + 1))
-    fit = ((i, w) for i, w in windows if all(_decodes(s) and s.running >= running for s in w))
-    steady = ((i, w) for i, w in fit if all(a.running == b.running for a, b in itertools.pairwise(w)))
-    return max(((i, sum(map(_each, w)) / _BEST) for i, w in steady), key=lambda pair: pair[1], default=None)
+    fit = ((i, w) for i, w in windows if all(_no_less_work(s, now) for s in w) and _as_many(w))
+    return max(((i, sum(map(_each, w)) / _BEST) for i, w in fit), key=lambda pair: pair[1], default=None)
 
 
 RULE = rule("VD308", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)
