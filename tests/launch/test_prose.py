@@ -17,6 +17,10 @@ from vllm_doctor.launch.prose import told_options
         ("please try --max-num-seqs 8", {}),
         ("you could lower --max-num-seqs 8", {}),
         ("Consider reducing tensor_parallel_size or running with --quantization gptq.", {}),
+        ("You can use float16 instead by explicitly setting the `dtype` flag in CLI, for example: --dtype=half.", {}),
+        ("LoRA is not enabled. Use --enable-lora to enable LoRA.", {}),
+        ("To bypass, set `--allow-deprecated-quantization`.", {}),
+        ("I set --max-num-seqs 8 and it still fails", {"max-num-seqs": "8"}),
         ("error: unrecognized arguments: --max-num-seqs 8", {}),
         ("the flag --no-such-option-here 3 and some_word = 4", {}),
     ],
@@ -27,3 +31,15 @@ def test_options_of_a_sentence(text: str, flags: dict[str, str | bool]) -> None:
 
 def test_a_variable_is_of_the_environment() -> None:
     assert told_options(["cpu build, VLLM_CPU_KVCACHE_SPACE=40 on 64 GB"]).env == {"VLLM_CPU_KVCACHE_SPACE": "40"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Object of this type is not serializable. Set VLLM_ALLOW_INSECURE_SERIALIZATION=1 to allow fallback",
+        "please set the environment variable `VLLM_LOGGING_LEVEL=DEBUG` to turn on verbose logging",
+        "The model runner cannot do this. Unset VLLM_USE_V2_MODEL_RUNNER=0.",
+    ],
+)
+def test_a_variable_that_a_message_asks_for_is_not_set(text: str) -> None:
+    assert told_options([text]).env == {}

@@ -21,10 +21,14 @@ _OPTION = Pattern(
     r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120}))"
 )
 _VARIABLE = Pattern(r"(?<![\w.-])(?P<name>VLLM_[A-Z0-9_]{3,60})=(?P<content>[\w.][\w./:]{0,120})")
-# What stands before an option that is advised.
+# What stands before an option that is advised: what a sentence of vLLM's own asks for, and what a person was told to do
+# or means to try. Who did set it says so: `I set`, `we had set`.
 _ADVISES = Pattern(
-    r"(?i)(?:\b(?:try|tried|trying|consider|please|should|e\.g|could|would|recommend|suggest|instead of|fix|without"
-    r"|requires?|unrecognized arguments|argument)\b"
+    r"(?i)(?:\b(?:try|tried|trying|consider|please|should|e\.g|example|could|would|must|recommend|recommended|suggest"
+    r"|instead of|fix|without|requires?|unrecognized arguments|argument|only|needs?|via|variable|override|workaround)\b"
+    r"|(?<!\bI )(?<!\bwe )(?<!\bhave )(?<!\bhad )(?<!\bwas )(?<!\bis )(?<![\w-])(?:un)?(?:set(?:ting)?|use|add(?:ing)?"
+    r"|pass(?:ing)?|enabl(?:e|ing)|disabl(?:e|ing)|export|specify(?:ing)?|remov(?:e|ing)|switch|forced|relaunch"
+    r"|(?:in|de)creas(?:e|ing)|lower(?:ing)?|rais(?:e|ing)|reduc(?:e|ing)|forcing|append)\b"
     r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)[^,;\u3002\uff0c]{0,60}$"
 )
 
@@ -46,6 +50,8 @@ def told_options(lines: Iterable[str]) -> ToldLaunch:
             if flags.setdefault(name, value) != value:
                 torn.add(name)
         for found in _VARIABLE.finditer(line[:_LONGEST]):
+            if _ADVISES.search(line[: found.start()]):
+                continue
             if env.setdefault(found["name"], found["content"].rstrip(".")) != found["content"].rstrip("."):
                 torn.add(found["name"])
     return ToldLaunch(
