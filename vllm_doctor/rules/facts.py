@@ -13,6 +13,10 @@ _AT_ANY_TIME = frozenset({"VD208", "VD516", "VD518", "VD526", "VD527", "VD599", 
 
 # What ends a server from outside vLLM, at its start as at any later hour; their words and a kernel's tell no more.
 _FROM_OUTSIDE = frozenset({"VD603", "VD704", "VD801", "VD803"})
+# A line without a traceback tells no more of its time than they do.
+_LINE_ALONE = frozenset({"VD528"})
+# The parent says so of a call at a start and of a step alike (v1/executor/multiproc_executor.py).
+_RELAYED = "worker-error-relay"
 
 
 def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
@@ -21,12 +25,13 @@ def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
     Without a call, a start is assumed.
     """
     run, root = case.run, case.root
-    if findings and findings[0].code in _FROM_OUTSIDE and _shows_no_start(case):
+    if findings and findings[0].code in _FROM_OUTSIDE | _LINE_ALONE and _shows_no_start(case):
         return {"time_of_failure_unseen": True}
     if run is None or root is None or not findings or findings[0].code not in _AT_ANY_TIME:
         return {}
     assumed = root.startup_phase is StartupPhase.CONFIG and startup_phase_of(root.functions) is None
-    if not assumed or root.of_a_request or run.deaths or run.reached() is not None or run.launch is not None:
+    dead = any(death.id != _RELAYED for death in run.deaths)
+    if not assumed or root.of_a_request or dead or run.reached() is not None or run.launch is not None:
         return {}
     return {"time_of_failure_unseen": True}
 
