@@ -32,7 +32,8 @@ def test_what_is_done_about_each() -> None:
 
 def test_each_code_that_is_explained_has_its_own_words() -> None:
     assert set(xid.MEANING) == {
-        *(13, 31, 32, 46, 48, 54, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 110, 119, 120, 136, 140, 143, 168)
+        *(13, 31, 32, 46, 48, 54, 62, 63, 64, 69, 74, 79, 92, 94, 95, 109, 110, 119, 120, 136, 140, 143, 168),
+        *range(144, 151),
     }
     assert Xid(KernelEvent("x"), "", 79, "").meaning == "the GPU has fallen off the bus"
     assert Xid(KernelEvent("x"), "", 110, "").meaning == "security fault"
@@ -64,3 +65,11 @@ def test_a_card_that_fell_off_without_an_xid_counts_as_79_and_the_driver_s_last_
     assert (found[2].process, found[2].ours) == ("python3", True)
     assert xid.recovery(found) == "GPU Reset Required"
     assert xid.xids(None) == ()
+
+
+def test_an_error_that_a_link_survived_is_no_fault_unless_processes_were_ended_for_it() -> None:
+    survived = "NVRM: Xid (PCI:0000:ba:00): 145, RLW_REMAP Nonfatal XC0 i0 Link 03 (0x00000001 0x00000080)"
+    ended = "NVRM: Xid (PCI:0000:ba:00): 45, pid=1818, name=python3, Ch 00000002 caused by previous Xid 145"
+    assert [x.hardware for x in xid.xids(Kernel((KernelEvent(survived),)))] == [False]
+    assert [x.hardware for x in xid.xids(Kernel((KernelEvent(survived), KernelEvent(ended))))] == [True, False]
+    assert [x.hardware for x in xid.xids(Kernel((KernelEvent(survived.replace("Nonfatal", "Fatal")),)))] == [True]

@@ -26,6 +26,24 @@ def _more_gpus(_: Container, said: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _pool_limit(_: Container, said: dict[str, str]) -> Change:
+    pool = shell_word(said.get("pool") or "POOL")
+    return repair(
+        "node-pool-limit", "an autoscaler makes nodes for the pod, and its pool is at its limit: raise the limit "
+        "(spec.limits of the nodepool, the maximum of the node group), or end what uses it",
+        f"kubectl describe nodepool {pool}; kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml",
+        Direction.RAISE,
+    )  # fmt: skip
+
+
+def _no_capacity(_: Container, said: dict[str, str]) -> Change:
+    return repair(
+        "node-capacity", f"the cloud refused the node ({said['said']}): ask for another zone, another kind of instance "
+        "or on-demand instead of spot, reserve it, or raise the account's quota of that kind",
+        "kubectl get events -A | grep -iE 'scale|nodeclaim|capacity|quota'", Direction.CHANGE,
+    )  # fmt: skip
+
+
 def _quota(_: Container, said: dict[str, str]) -> Change:
     quota = shell_word(said["quota"])
     return repair(
@@ -138,6 +156,8 @@ _REFUSALS = (
     RuntimeMessage("pod-over-quota", "The namespace's quota is used up, so no pod is made", _quota),
     RuntimeMessage("pod-quota-unsaid", "The quota refuses a pod that does not state its resources", _unsaid),
     RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
+    RuntimeMessage("pod-autoscaler-at-limit", "The autoscaler may add no more nodes for the pod", _pool_limit),
+    RuntimeMessage("pod-cloud-has-none", "The cloud gives the cluster no node for the pod", _no_capacity),
     RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
     RuntimeMessage("pod-claim-unbound", "The pod's volume claim has no volume, so no node takes the pod", _claim),
     RuntimeMessage("pod-short-of-resource", "No node has what the pod requests", _resource),
@@ -162,6 +182,8 @@ _SPOKEN_BY = {
     "pod-over-quota": _POD,
     "pod-quota-unsaid": _POD,
     "pod-refused": _POD,
+    "pod-autoscaler-at-limit": _POD,
+    "pod-cloud-has-none": _POD,
     "pod-short-of-gpus": _POD,
     "pod-claim-unbound": _POD,
     "pod-short-of-resource": _POD,
@@ -237,9 +259,9 @@ def _typed_by_hand(case: Case) -> Finding | None:
 
 def _listed(case: Case, run: AnalysedRun) -> Finding | None:
     """A row of `kubectl get events`, or a line of a runtime alone: who wrote it is clear from its words."""
-    for index, line in enumerate(run.lines):
-        for one in _REFUSALS:
-            container = _SPOKEN_BY.get(one.message)
+    for one in _REFUSALS:
+        container = _SPOKEN_BY.get(one.message)
+        for index, line in enumerate(run.lines) if container is not None else ():
             if container is None or (fields := read(one.message, line.text)) is None:
                 continue
             return finding(

@@ -90,13 +90,15 @@ def _listed(case: Case) -> Finding | None:
         return _elsewhere(case, fields["probe"], (case.line(refused), case.line(index)), _POD, None)
     served = run.served()
     which = "server that had become ready" if served else "server while it was starting"
-    cure = _timeout(_POD, None) if served else _startup(_POD, None, _UNKNOWN_S)
+    needed, sums = (None, ()) if served else _needed(case, _POD)
+    cure = _timeout(_POD, None) if served else _startup(_POD, None, max(needed or 0.0, _UNKNOWN_S))
     return finding(
         RULE,
         title=f"The {fields['probe']} probe ended {'a' if served else 'the'} {which}",
         severity=Severity.WILL_FAIL_UNDER_LOAD if served else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(case.line(index),),
+        arithmetic=sums,
         changes=(cure,),
         refute="the container that the line names is not the one that serves vLLM",
     )

@@ -4,7 +4,7 @@ The buckets are those of NVIDIA's Xid catalogue (its column "immediate action").
 with its text and counts as a fault of its own: newer drivers have codes that no table here knows.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -18,6 +18,8 @@ CONSEQUENCE = frozenset({43, 45})
 # Healed, or only worth watching.
 HARMLESS = frozenset({38, 37, 44, 63, 66, 67, 92, 121, 137, 157, 160, 161})
 SUMMARY = 154
+# One for each part of the NVLink of Blackwell and later; the line says whether the link survived.
+LINKS = range(144, 151)
 MEANING = {
     13: "a kernel of the application used the GPU wrongly",
     31: "a kernel of the application touched an address that is not mapped",
@@ -41,6 +43,7 @@ MEANING = {
     136: "link training failed",
     140: "unrecovered ECC error",
     143: "the GPU could not be initialised",
+    **dict.fromkeys(LINKS, "NVLink error"),
     168: "the GPU has less memory than it should have",
 }
 _RESET = "stop every process on the GPU, then run nvidia-smi --gpu-reset -i INDEX"
@@ -52,7 +55,7 @@ ACTIONS = {
     79: _REBOOT,
     94: "restart the service; reset the GPU at the next window, so that the row is replaced",
     **dict.fromkeys((46, 62, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158), _RESET),
-    **dict.fromkeys((74, *range(144, 151)), "look at the links of both cards (nvidia-smi nvlink -e), then reset them"),
+    **dict.fromkeys((74, *LINKS), "look at the links of both cards (nvidia-smi nvlink -e), then reset them"),
 }
 
 
@@ -64,11 +67,14 @@ class Xid:
     bus: str
     code: int
     text: str
+    blamed: bool = False  # the driver ended processes for it
 
     @property
     def hardware(self) -> bool:
-        """Neither an application's fault, nor a consequence, nor harmless."""
-        return self.code not in APPLICATION | CONSEQUENCE | HARMLESS | {SUMMARY}
+        """Neither an application's fault, nor a consequence, nor harmless, nor an error that a link survived."""
+        if self.code in APPLICATION | CONSEQUENCE | HARMLESS | {SUMMARY}:
+            return False
+        return self.code not in LINKS or self.blamed or not says(self.text, "xid-nonfatal")
 
     @property
     def process(self) -> str | None:
@@ -105,7 +111,8 @@ def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ..
             found.append(Xid(event, line["bus"], int(line["code"]), line.get("rest", "")))
         elif says(event.text, "gpu-off-bus"):
             found.append(Xid(event, "", 79, event.text))
-    return tuple(found)
+    blamed = {int(told["code"]) for x in found if (told := read("xid-blamed", x.text)) is not None}
+    return tuple(replace(x, blamed=True) if x.code in blamed else x for x in found)
 
 
 def recovery(found: tuple[Xid, ...]) -> str | None:

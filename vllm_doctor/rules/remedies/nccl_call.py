@@ -68,12 +68,32 @@ def call_told(case: Case) -> NcclWarning | None:
     if first is not None:
         hit, call = first
         return NcclWarning(hit.index, _wanted(case, call.changes), call.ends, call.title, call.sure)
-    peer = run.first("nccl-peer-access")
-    return NcclWarning(peer.index, _wanted(case, _peer(run)), True) if peer is not None else None
+    if (peer := run.first("nccl-peer-access")) is not None:
+        return NcclWarning(peer.index, _wanted(case, _peer(run)), True)
+    last = _last_error(run)
+    if last is None:
+        return None
+    index, call = last
+    return NcclWarning(index, _wanted(case, call.changes), call.ends, call.title, call.sure)
+
+
+def _last_error(run: AnalysedRun) -> tuple[int, NcclCall] | None:
+    """The call that torch's sentence quotes as NCCL's last warning; its file is not in it, so what depends on the file
+    is left out."""
+    for hit in run.all("nccl-last-error"):
+        behind = hit.fields.get("words", "").strip()
+        at = hit.index if behind else min(hit.index + 1, len(run.lines) - 1)
+        call = _call("", behind or run.lines[at].text)
+        if call is not None:
+            return at, call
+    return None
 
 
 def _call_of(hit: Hit) -> NcclCall | None:
-    file, words = hit.fields.get("file", ""), hit.fields["words"]
+    return _call(hit.fields.get("file", ""), hit.fields["words"])
+
+
+def _call(file: str, words: str) -> NcclCall | None:
     return next((c for c in nccl_calls().calls if _in(c, file) and says(words, c.message)), None)
 
 
