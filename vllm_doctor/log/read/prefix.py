@@ -153,8 +153,7 @@ class Stripper:
         quoted = False
         if text[:1] == "{":
             text, at, pid = _json_line(text)
-            if "\n" not in text:
-                excerpt = shorten(text, EXCERPT_LIMIT)
+            excerpt = excerpt if "\n" in text else shorten(text, EXCERPT_LIMIT)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
             self._export_format = True
             return

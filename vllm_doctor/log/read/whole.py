@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_doctor.log.read.prefix import ENTRIES
+from vllm_doctor.log.read.table import rows_said
 
 # So much of a text must be white space or brackets before the first entry, for a document of several lines.
 _DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")
@@ -34,8 +35,6 @@ _OF_A_LOG = ("Traceback (most recent", 'File "', "INFO", "WARNING", "ERROR", "CR
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
 _OCTAL = re.compile(r"#(011|015|033)")
-# A row of a table that a log service gives out: when, in seconds or milliseconds, and what was said.
-_ROW = re.compile(r"\d{10,19},")
 # Deeper than any answer of a log service.
 _DEEP = 40
 
@@ -52,7 +51,7 @@ def split(text: str) -> str:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:
         text = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-    text = _rows(text)
+    text = rows_said(text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:
@@ -87,19 +86,6 @@ def _lines_inside(text: str) -> str | None:
         inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
         waiting.extend((one, depth + 1) for one in inner if depth < _DEEP)
     return max(told, key=len) if told else None
-
-
-def _rows(text: str) -> str:
-    """What the rows of a table say (CSV, RFC 4180), each in its line; the same text where it is none."""
-    head, *rest = text.split("\n")
-    rows = [*rest] if _ROW.match(head) is None else [head, *rest]
-    told = [row for row in rows if row.strip()]
-    if len(told) < _FEW or any(_ROW.match(row) is None for row in told):
-        return text
-    said = (row.partition(",")[2].strip() for row in rows)
-    quoted = '"'
-    lines = (one[1:-1].replace('""', quoted) if len(one) > 1 and one[0] == one[-1] == quoted else one for one in said)
-    return "\n".join((*([""] if len(rows) == len(rest) else ()), *lines))
 
 
 def _apart(line: str) -> str:

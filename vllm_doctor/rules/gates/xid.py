@@ -111,7 +111,7 @@ def xids(kernel: Kernel | None, run: AnalysedRun | None = None) -> tuple[Xid, ..
             found.append(Xid(event, line["bus"], int(line["code"]), line.get("rest", "")))
         elif says(event.text, "gpu-off-bus"):
             found.append(Xid(event, "", 79, event.text))
-    blamed = {int(told["code"]) for x in found if (told := read("xid-blamed", x.text)) is not None}
+    blamed = {int(cause["code"]) for x in found if (cause := read("xid-blamed", x.text)) is not None}
     return tuple(replace(x, blamed=True) if x.code in blamed else x for x in found)
 
 

@@ -2,11 +2,12 @@
 
 import shlex
 
-from vllm_doctor.log.match import says
-from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import Hit, says
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.xid import ACTIONS, Xid, card, recovery, xids
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
@@ -27,6 +28,8 @@ def judge(case: Case) -> Outcome:
     said = root is not None and bool(root.ids & {"ecc", "gpu-lost"})
     sick = next((g for g in gpus or () if _asks(g)), None)
     if not (bad or said or sick is not None):
+        if root is not None and run is not None and (mute := run.first("smi-unreadable")) is not None:
+            return _mute(case, root, mute)
         return Clear("no hardware fault is recorded" + (f"; {len(found)} Xid of applications" if found else ""))
     source = "kernel log" if kernel is not None else "log"
     evidence = tuple(Evidence(source, f"line {x.event.number}", x.event.text, x.event.at) for x in bad[:3])
@@ -42,6 +45,19 @@ def judge(case: Case) -> Outcome:
         evidence=evidence,
         changes=(_reboot(action, bad), _recover(action, bad)),
         refute="the same lines are from before the last reset or reboot",
+    )
+
+
+def _mute(case: Case, root: Fault, mute: Hit) -> Finding:
+    """A run that failed, and nvidia-smi's table beside it, in which the driver has no answer for a card."""
+    return finding(
+        RULE,
+        title="nvidia-smi has no answer (ERR!) for a GPU: the card or its driver hangs",
+        severity=_severity(case),
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(mute.index), case.line(root.index)),
+        changes=(_recover(None, ()),),
+        refute="nvidia-smi shows the card's power again, without a reset",
     )
 
 

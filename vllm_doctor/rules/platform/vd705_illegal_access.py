@@ -42,11 +42,13 @@ def judge(case: Case) -> Outcome:
     asleep = _asleep(case, fault)
     if asleep is not None:
         return _of_a_sleeper(case, fault, asleep)
-    stopped = "hsa-exception" in fault.ids and fault.ids & frozenset(_IDS) <= _STOPPED
+    stopped = fault.ids & frozenset(_IDS) <= _STOPPED
     return finding(
         RULE,
         title="A kernel stopped at a hardware exception of the GPU" if stopped else "",
         severity=severity(case, fault),
+        # CUDA's words for any exception on the device (cudaErrorLaunchFailure): an address most often, or the card
+        confidence=Confidence.LIKELY if stopped and not told else Confidence.CONFIRMED,
         phase=Phase.GPU_FAULT if told else None,
         evidence=(*shown(case, fault, *_IDS), *evidence),
         changes=(
