@@ -235,7 +235,9 @@ class AnalysedRun(RunWithFaults):
 
         Of an excerpt that lacks its start, the calls alone tell.
         """
-        return fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(until=fault.index)
+        told = fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(until=fault.index)
+        # statistics below it, and no start between them, are those of a server that was up before
+        return told or (any(h.index > fault.last for h in self.all("stats")) and not self._starts(fault.last))
 
     def _starts(self, after: int) -> bool:
         """Does a step of a start follow?"""

@@ -70,10 +70,11 @@ def _figured(one: Arithmetic) -> str:
 
 def decisive(excerpt: str) -> str:
     """A log line from its exception on, or without the heads that loggers, journald and Ray give it."""
-    found = _EXCEPTION.search(excerpt)
-    if found is not None:
-        return excerpt[found.start("what") :]
     told = " ".join(line.text for line in Stripper().lines(excerpt, 0)) or excerpt
+    whole = told if excerpt[:1] == "{" else excerpt  # an entry of JSON has more behind its words
+    found = _EXCEPTION.search(whole)
+    if found is not None:
+        return whole[found.start("what") :]
     return _PADDED.sub(" ", told.strip())
 
 

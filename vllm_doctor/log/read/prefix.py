@@ -153,7 +153,8 @@ class Stripper:
         quoted = False
         if text[:1] == "{":
             text, at, pid = _json_line(text)
-            excerpt = excerpt if "\n" in text else shorten(text, EXCERPT_LIMIT)
+            # an entry that is cut is no JSON any more: of a long one its words are shown
+            excerpt = excerpt if "\n" in text or len(excerpt) == len(raw) else shorten(text, EXCERPT_LIMIT)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
             self._export_format = True
             return

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_doctor.log.read.prefix import ENTRIES
-from vllm_doctor.log.read.table import rows_said
+from vllm_doctor.log.read.viewer_table import rows_said
 
 # So much of a text must be white space or brackets before the first entry, for a document of several lines.
 _DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")

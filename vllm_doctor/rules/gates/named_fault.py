@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import headings
+from vllm_doctor.log.match import headings, says
 from vllm_doctor.records.finding import Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Severity
@@ -14,6 +14,7 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 
 # What a message that begins below its exception's own line adds to that line.
 _SAID = 300
+_ABOVE, _OF_CANN = 400, 40
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
@@ -59,8 +60,15 @@ def severity(case: Case, fault: Fault) -> Severity:
 
 
 def text(case: Case, fault: Fault) -> str:
-    """The fault's lines as one text (bounded), with the words of CUDA's errors that are only named."""
+    """The fault's lines as one text (bounded), with the words of CUDA's errors that are only named.
+
+    Behind them stands what CANN logged of it before: torch_npu's exception has but the number of its error.
+    """
     run = case.run
     if run is None:
         return ""
-    return worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))
+    said = worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))
+    if not says(said, "of-an-npu"):
+        return said
+    above = [hit.index for hit in run.all("cann-log") if fault.index - _ABOVE <= hit.index < fault.index]
+    return "\n".join((said, *(run.lines[i].text for i in above[:_OF_CANN])))

@@ -34,6 +34,7 @@ class HubAnswer(Enum):
     """What the hub, or the way to it, said. The value is the title."""
 
     ACCESS = "The hub refused access to the model"
+    NO_LOGIN = "The hub asks for a login, and no valid token was sent"
     LOGIN = "The hub refused the login: its token is not valid"
     NAME = "No folder and no repository of this name exists"
     NOT_SHOWN = "The hub shows no model of this name to this token"
@@ -64,6 +65,7 @@ _MESSAGES = {
     "hub-unknown-model": HubAnswer.NAME,
     "hub-folder-missing": HubAnswer.NAME,
 }
+_NO_LOGIN = "401"
 _STATUS = {"401": HubAnswer.ACCESS, "403": HubAnswer.ACCESS, "404": HubAnswer.NOT_SHOWN, "429": HubAnswer.LIMIT}
 
 
@@ -127,6 +129,8 @@ def _why(case: Case, fault: Fault) -> HubAnswer:
         by_status = HubAnswer.ADDRESS
     by_message = next((why for said, why in _MESSAGES.items() if said in fault.ids), None)
     why = by_class or (by_message if by_message is HubAnswer.ACCESS else by_status or by_message)
+    if why is HubAnswer.ACCESS and (told.get("status") == _NO_LOGIN or says(text(case, fault), "hub-log-in")):
+        return HubAnswer.NO_LOGIN  # who is logged in without access is refused with 403
     if why is None and says(text(case, fault), "certificate-not-trusted"):
         return HubAnswer.CERTIFICATE
     return why or HubAnswer.NETWORK
@@ -144,8 +148,15 @@ def _changes(case: Case, why: HubAnswer, host: str) -> tuple[Change | None, ...]
             said = f"{host} does not take the token that the program logs in with: use the account's own, or no login"
             tool = "hf auth login" if host.endswith("huggingface.co") else "modelscope login --token TOKEN"
             return (thing(ChangeKind.OS, "hub-token", Direction.CHANGE, said, command=f"{tool}   # of https://{host}"),)
+        case HubAnswer.NO_LOGIN:
+            said = (
+                "the process that fetches did not log in, and needs it in its own environment (an init container and a "
+                "worker have others): of an account that was granted access on the model's page"
+            )
+            return (_token(said, Direction.SET),)
         case HubAnswer.ACCESS:
-            return (_token("use a token whose account has access to this repository: vllm_secrets, in the vault"),)
+            said = "use a token whose account has access to this repository (Ansible: vllm_secrets, in the vault)"
+            return (_token(said),)
         case HubAnswer.NAME:
             return (_model(case, "name a repository or a folder that exists, as the service sees it"),)
         case HubAnswer.NOT_SHOWN:
@@ -185,9 +196,9 @@ def _model(case: Case, why: str) -> Change | None:
     return set_flag(case, "model", None, Direction.CHANGE, why)
 
 
-def _token(why: str) -> Change:
+def _token(why: str, direction: Direction = Direction.CHANGE) -> Change:
     whose = "hf auth whoami   # as the service's user: whose token it is"
-    return environment("HF_TOKEN", Direction.CHANGE, why, command=whose)
+    return environment("HF_TOKEN", direction, why, command=whose)
 
 
 def _on_disk(case: Case, why: str) -> Change:

@@ -6,9 +6,9 @@ from vllm_doctor.log import silence
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.records.finding import Change, Finding
+from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
@@ -24,6 +24,9 @@ _OF_A_STEP = 3
 _RETRIES = 2
 # VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS, where nobody set it (envs.py).
 _STEP_S = 300
+# A disk that turns reads 150 MiB/s, a network file system in order more; below a third of it the start is long.
+_SLOW_MIB_S = 50.0
+_SLOW_S = 120.0
 # The last lines after which a start in order goes on within seconds, and what the ranks do next.
 _SOON = {
     "wait-nccl": "NCCL opens its paths between the GPUs",
@@ -57,7 +60,34 @@ def judge(case: Case) -> Outcome:
         return silent
     if (bare := _only_waits(case, run, waits, minutes)) is not None:
         return bare
+    if (slow := _slow_files(case, run)) is not None:
+        return slow
     return NotHere("the last lines of the run do not show ranks that wait")
+
+
+def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
+    """A start that is not through, and whose weights came far slower than a local disk gives them: of a server that
+    serves it is past."""
+    took, size = run.last("weights-read"), run.number("weights-took", "size")
+    if took is None or not size or size < 0 or run.served() or run.stopped is not None or run.deaths:
+        return None
+    seconds = float(took.fields["seconds"])
+    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    rate = size * ranks * 1024 / max(seconds, 1.0)
+    if seconds < _SLOW_S or rate >= _SLOW_MIB_S:
+        return None
+    return finding(
+        RULE,
+        title=f"The weights were read at {rate:.0f} MiB/s: their storage is slow",
+        phase=Phase.NOT_MEMORY,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(took.index),),
+        arithmetic=(Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),),
+        changes=(_storage(case), *known(case, run.last("weights-shards"))),
+        refute="the weights are quantized while they are loaded, or another load reads from the same disk meanwhile",
+        then=silence.usual(run).look,
+    )
 
 
 def _only_waits(case: Case, run: AnalysedRun, waits: Sequence[Hit], minutes: int) -> Finding | None:
@@ -103,7 +133,10 @@ def _of_files(case: Case, run: AnalysedRun, waits: Sequence[Hit], minutes: int) 
 
 
 def _storage(case: Case) -> Change:
-    why = "on a local disk, not on a network's: the bar grows with each file that was read"
+    why = (
+        "on a local disk, not on a network's or a Windows drive's (9p, drvfs: WSL, Docker Desktop): copy the files "
+        "into the host's own file system, or a volume"
+    )
     model = case.model or ""
     command = f"df -hT {model if model.startswith('/') else '~/.cache/huggingface'}; dmesg | tail"
     return thing(ChangeKind.OS, "model-files", Direction.CHANGE, why, command=command)

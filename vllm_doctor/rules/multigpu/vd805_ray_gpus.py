@@ -2,6 +2,7 @@
 
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
@@ -14,6 +15,8 @@ from vllm_doctor.rules.say import environment, finding, set_flag, thing
 _IDS = ("ray-placement", "ray-node-empty", "ray-node-outside")
 # What Ray calls one, of NVIDIA and AMD.
 _GPU = "GPU"
+# A script counts every few seconds; nodes that start together come within a minute of one another.
+_COUNTED = 3
 
 
 def judge(case: Case) -> Outcome:
@@ -29,6 +32,8 @@ def judge(case: Case) -> Outcome:
     asked = final_run(run, run.all("ray-no-such-node")) if case.root is None else ()
     if asked:
         return _no_such_node(case, asked[-1])
+    if not over and not waits and case.root is None and (missing := _nodes_missing(case, run)) is not None:
+        return missing
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
     if not isinstance(fault, NotHere | Unseen) and fault.fields("ray-node-empty").get("what") == _GPU:
@@ -57,6 +62,33 @@ def judge(case: Case) -> Outcome:
         changes=(fewer, nodes) if case.flag("tensor-parallel-size") is not None else (nodes, fewer),
         refute="`ray status` shows as many free GPUs as ranks",
     )
+
+
+def _nodes_missing(case: Case, run: AnalysedRun) -> Finding | None:
+    """A script counts the cluster's nodes before it starts vLLM, and the count has not become whole."""
+    counted = final_run(run, sorted((*run.all("ray-nodes-alive"), *run.all("ray-workers-active")), key=_place))
+    if len(counted) < _COUNTED:
+        return None
+    have, want = (int(counted[-1].fields[name]) for name in ("have", "want"))
+    if have >= want:
+        return None
+    why = (
+        "the other node's Ray did not start, was not placed, or does not reach the head: its pod's events and its own "
+        "log say which"
+    )
+    look = "ray status; kubectl get pods -o wide; kubectl describe pod WORKER; kubectl describe raycluster"
+    return finding(
+        RULE,
+        title=f"Ray waits for nodes: {have} of {want} have joined",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(counted[0].index), case.line(counted[-1].index)),
+        changes=(thing(ChangeKind.OS, "ray-nodes", Direction.ADD, why, command=look),),
+        refute="the log goes on, and the other nodes join",
+    )
+
+
+def _place(hit: Hit) -> int:
+    return hit.index
 
 
 def _empty_node(case: Case, fault: Fault) -> Finding:

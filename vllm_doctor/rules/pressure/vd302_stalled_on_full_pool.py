@@ -1,7 +1,7 @@
 """VD302: the pool is full, requests wait, and nothing is generated any more."""
 
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Direction, Severity
+from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.statistics import with_statistics
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -25,10 +25,13 @@ def judge(case: Case) -> Outcome:
     if len(stuck) < _LINES or run.stopped is not None:
         return Clear("the last statistics do not show a full KV cache without progress")
     hits = run.all("stats")[-_LINES:]
+    # a scheduler that finds no block takes one from another request: where nothing changes at all, it may not run
+    frozen = len({(s.running, s.swapped, s.kv) for s in stuck}) == 1
     length = case.number("max-model-len")
     return finding(
         RULE,
         severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY if frozen else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in hits),
         changes=(
             set_flag(
@@ -48,7 +51,8 @@ def judge(case: Case) -> Outcome:
                 "fewer requests then use the KV cache at once",
             ),
         ),
-        refute="the server generates tokens again without a restart",
+        refute="the server generates tokens again without a restart"
+        + (", or py-spy dump of the engine stands in another call than the scheduler's" if frozen else ""),
     )
 
 

@@ -4,6 +4,7 @@ import itertools
 
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.stats import Stats
 from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
@@ -19,6 +20,10 @@ _LINES = 5
 _LINES_OF_A_WAIT = 3
 # Each is said after a minute; one may be a compiler's. An engine that has made tokens has compiled what it needs.
 _WAITS = 2
+_LOOK = (
+    "before a restart: py-spy dump --pid of the engine and of each worker names the call in which it stands (a "
+    "collective, a grammar, a kernel); nvidia-smi shows whether the GPU computes"
+)
 
 
 def judge(case: Case) -> Outcome:
@@ -32,26 +37,35 @@ def judge(case: Case) -> Outcome:
     waits = run.last("broadcast-wait")
     needed = _LINES_OF_A_WAIT if waits is not None and told and waits.index > told[0].index else _LINES
     last = run.stats[-needed:]
-    same = {(s.running, s.waiting, s.swapped, s.kv) for s in last}
-    still = all(s.generation == 0 and s.prompt == 0 and s.running > 0 for s in last)
-    if len(last) < needed or len(same) > 1 or not still:
+    queue = [s.waiting for s in last]
+    if len(last) < needed or not all(_still(s, last[-1]) for s in last) or queue != sorted(queue):
         return Clear("in the last statistics no running request stands still")
     if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
-    count = len(list(itertools.takewhile(lambda stats: stats == last[-1], reversed(run.stats))))
+    count = len(list(itertools.takewhile(lambda stats: _still(stats, last[-1]), reversed(run.stats))))
+    # a request that was given up leaves its figures behind; new ones would be served then, and these only queue
+    grew = queue[-1] > queue[0]
     hits = run.all("stats")[-count:]
     if any(_moved(line.text) for line in run.lines[hits[0].index :]):
         return Clear("clients got answers or gave up meanwhile, so the last statistics are stale")
     return finding(
         RULE,
-        title=f"{last[-1].running} requests run, but {count} lines of statistics show no token and no change",
+        title=f"{_running(last[-1].running)}, but {count} lines of statistics show no token and no change",
+        detail=f"requests that come are not taken: {queue[0]} waited, then {queue[-1]}" if grew else "",
         severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY if needed < _LINES else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if needed < _LINES or grew else Confidence.POSSIBLE,
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
         arithmetic=(Arithmetic("lines without a token", count, "", "identical statistics in a row", run.log.source),),
         changes=ways_out(case) if needed < _LINES and case.count("tensor-parallel-size") != 1 else (),
         refute="the server answers a new short request: then the statistics are stale",
+        then=_LOOK if grew else "",
     )
+
+
+def _still(stats: Stats, last: Stats) -> bool:
+    """No token of a request that runs, and what runs is as in the last line; the queue may have grown meanwhile."""
+    kept = (stats.running, stats.swapped, stats.kv) == (last.running, last.swapped, last.kv)
+    return kept and stats.running > 0 and stats.generation == 0 and stats.prompt == 0
 
 
 def _waiting(case: Case, run: AnalysedRun) -> Finding | None:
@@ -63,10 +77,9 @@ def _waiting(case: Case, run: AnalysedRun) -> Finding | None:
         return None
     if any(_moved(line.text) for line in run.lines[last:]):
         return None
-    running = f"{run.stalled} requests run" if run.stalled > 1 else "A request runs"
     return finding(
         RULE,
-        title=f"{running}, no token comes, and one process waits for another",
+        title=f"{_running(run.stalled)}, no token comes, and one process waits for another",
         severity=Severity.DEGRADED,
         confidence=Confidence.LIKELY,
         evidence=(case.line(last), case.line(waits[-1].index)),
@@ -74,6 +87,10 @@ def _waiting(case: Case, run: AnalysedRun) -> Finding | None:
         changes=ways_out(case) if case.count("tensor-parallel-size") != 1 else (),
         refute="the server answers a new short request: then the statistics are stale",
     )
+
+
+def _running(count: int) -> str:
+    return f"{count} requests run" if count > 1 else "A request runs"
 
 
 def _moved(text: str) -> bool:

@@ -74,14 +74,17 @@ def _wsl(case: Case, torch: TorchOom) -> tuple[Change | None, ...]:
     were read into; what can be had lies below what the driver calls free (microsoft/WSL 41176 and 41285)."""
     run = case.run
     told = run is not None and run.first("not-pinned", "wsl-named") is not None
-    if not told and torch.total not in _ALL_OF_IT:
-        return ()
+    return (memory_of_wsl(),) if told or torch.total in _ALL_OF_IT else ()
+
+
+def memory_of_wsl() -> Change:
+    """What lets Windows back more of the GPU's memory."""
     pages = (
         "if Windows shows little memory free: set autoMemoryReclaim=dropCache under [experimental] of .wslconfig, or a "
         "memory= of at most half of the host's, then `wsl --shutdown`: WSL keeps the pages of read weights, and "
         "Windows needs memory to back what the GPU gives"
     )
-    return (thing(ChangeKind.OS, "wsl-memory", Direction.CHANGE, pages, command=_WSL),)
+    return thing(ChangeKind.OS, "wsl-memory", Direction.CHANGE, pages, command=_WSL)
 
 
 def _intel(torch: TorchOom) -> tuple[Change | None, ...]:

@@ -26,6 +26,7 @@ from vllm_doctor.rules.gates.profile_run import in_adapters, in_pass, too_large_
 from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.diffusion import diffuses, offload
+from vllm_doctor.rules.remedies.refused_memory import memory_of_wsl
 from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
 from vllm_doctor.rules.say import finding, gib, set_flag
 
@@ -39,6 +40,9 @@ _MOSTLY = 0.8
 # Devices whose memory is not mapped from the host: vLLM's offload of weights needs CUDA or ROCm.
 _NO_OFFLOAD = frozenset({"device-oom-xla", "device-oom-neuron", "device-oom-habana"})
 
+
+# The kernel of WSL says that Windows did not back memory of the GPU, whatever the card has.
+_BY_WINDOWS = "device-oom-dxg"
 
 # Of what is offloaded already, where nothing says how much lay on the card.
 _QUARTER = 0.25
@@ -71,9 +75,12 @@ def judge(case: Case) -> Outcome:
         return Clear("the adapters' buffers did not fit, not the weights")
     if wakes(oom):
         return Clear("a sleeping engine takes its memory back")
+    by_windows = _BY_WINDOWS in oom.fault.ids
     return finding(
         RULE,
-        title="The weights do not fit on the GPU" + _how_far(oom),
+        title="Windows gave WSL no GPU memory while the weights were loaded"
+        if by_windows
+        else "The weights do not fit on the GPU" + _how_far(oom),
         # Without figures nobody can say that it is not another process that holds the card, and of a program that makes
         # several engines not which of them does.
         confidence=Confidence.CONFIRMED
@@ -82,6 +89,7 @@ def judge(case: Case) -> Outcome:
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(*sums(oom.torch), *_by_name(case), *_whole(case)),
         changes=(
+            memory_of_wsl() if by_windows else None,
             _without_draft(case, oom),
             _without_sleep(case, oom),
             *lighter(case),

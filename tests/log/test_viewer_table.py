@@ -6,7 +6,7 @@ import io
 import pytest
 
 from tests.log.judging import judged_text
-from vllm_doctor.log.read.table import rows_said
+from vllm_doctor.log.read.viewer_table import rows_said
 from vllm_doctor.records.verdict import Verdict
 
 SAID = [
