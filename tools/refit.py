@@ -7,8 +7,9 @@
 The middle is the median of the hosts' medians, so a host with many starts counts once; where a cell goes by ranks it
 is a line through them. A host that is left out shows how far an unseen one may be off; where a cell has few hosts the
 range takes its width from all cells: a part of the root of the middle, over the number of hosts. That part is the
-least one with which nine of ten left-out hosts lie inside the range. One host alone says nothing of how hosts differ:
-its range reaches to what the same ranks and link take in other releases.
+least one with which nine of ten left-out hosts lie inside the range, without the first engine before 0.6.4, whose
+figures hold blocks that torch keeps and say nothing of how hosts differ elsewhere. One host alone says nothing of how
+hosts differ: its range reaches to what the same ranks and link take in other releases.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import msgspec
 from vllm_doctor.knowledge.gpus import find
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.plan.calibration import CELLS, Cell, Fit, PublishedStart, cells, starts
+from vllm_doctor.plan.terms.outside_torch import COUNTS_APART
 
 # A figure in a log has two decimals, and ranks of one start differ by some hundredths.
 _ROUNDING = 0.03
@@ -44,8 +46,8 @@ def _matches(cell: Cell, row: PublishedStart) -> bool:
 
 def of_cell(cell: Cell, rows: Iterable[PublishedStart]) -> list[PublishedStart]:
     """The starts that this cell is the first to take; where it is the first for none, as with a link that is not
-    known, all that it would take."""
-    took = [r for r in rows if _matches(cell, r)]
+    known, all that it would take. A part of the card is known only of a card that is."""
+    took = [r for r in rows if _matches(cell, r) and (cell.unit == "GiB" or find(r.card or "") is not None)]
     return [r for r in took if next(c for c in cells() if _matches(c, r)).name == cell.name] or took
 
 
@@ -59,7 +61,7 @@ def figure(cell: Cell, row: PublishedStart) -> float:
     if cell.unit == "GiB":
         return row.gib
     card = find(row.card or "")
-    return row.gib / (card.total_gib if card is not None else row.gib)
+    return row.gib / (card.total_gib if card is not None else 1.0)
 
 
 def by_host(cell: Cell, rows: Sequence[PublishedStart]) -> dict[str, list[tuple[int, float]]]:
@@ -129,11 +131,18 @@ def errors(cell: Cell, rows: Sequence[PublishedStart], part: float) -> list[tupl
     return told
 
 
+def counts_torch(cell: Cell) -> bool:
+    """Do its figures hold what torch keeps, and not only what lies outside it (behaviours.json counts_used_memory)?"""
+    return cell.until is not None and as_version(cell.until) <= COUNTS_APART
+
+
 def spare_part(rows: Sequence[PublishedStart]) -> tuple[float, float, int]:
-    """(the part of the middle that each side needs, the share of left-out hosts inside, hosts left out)."""
+    """(the part of the middle that each side needs, the share of left-out hosts inside, hosts left out), of the cells
+    whose figures hold only what lies outside torch."""
     told: list[bool] = []
+    own = [cell for cell in cells() if owns(cell, rows) and not counts_torch(cell)]
     for part in _PARTS:
-        told = [inside for cell in cells() if owns(cell, rows) for _, inside in errors(cell, of_cell(cell, rows), part)]
+        told = [inside for cell in own for _, inside in errors(cell, of_cell(cell, rows), part)]
         if sum(told) >= _COVERED * len(told):
             return part, sum(told) / len(told), len(told)
     return _PARTS[-1], sum(told) / len(told), len(told)

@@ -2,11 +2,15 @@
 
 import pytest
 
-from tests.plan.models import arch
+from tests.plan.models import LLAMA_8B, arch
 from tests.plan.test_kv import cache
 from tests.plan.test_plan import model, plan
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.parallel import Parallel
+from vllm_doctor.plan.launch.resolve import resolve
 from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.terms.compressed_pass import compressed_pass, gathered_latents
 from vllm_doctor.plan.terms.matrices import layer_matrices
 from vllm_doctor.plan.terms.weights import GIB, WeightTarget, rank_weights, rope_bytes, step_buffers
 
@@ -43,6 +47,11 @@ FLASH = {
     "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]},
 }
 EXPERT = 3 * 4096 * 2048  # values of one
+
+
+def plan_settings(line):
+    v, a = as_version("0.22.0"), arch(FLASH)
+    return resolve(parse_launch(["vllm", "serve", "m", *line.split()], v), v, a, None, 94.5, 2)
 
 
 def loaded(config=FLASH, tp=2):
@@ -149,3 +158,14 @@ def test_a_block_of_compressed_layers_is_what_the_release_makes_it():
 def test_layers_of_an_unknown_ratio_have_a_general_pool():
     other = {**FLASH, "compress_ratios": [0, 0, *[4, 64] * 20, 4, 0]}
     assert len(cache(other, PAIR + " 8192", "0.23.0").groups) == 1
+
+
+def test_a_wide_step_takes_its_heads_padded_under_all_streams():
+    # 32 of 64 heads on a rank, padded to 64 for queries and output both; four streams, the layer's input, ranks and
+    # latents in 16 bits; scores of latents and keys in 32; queries of the indexer, and the same in 8 bits.
+    s = plan_settings("--tensor-parallel-size 2 --max-num-batched-tokens 16384 --max-model-len 30000")
+    each = 2 * (5 * 4096 + 2 * 64 * 512 + 2 * (1024 + 512)) + 16 * (512 + 128) + 64 * 128 * 3
+    assert compressed_pass(arch(FLASH), s).bytes == 16384 * each
+    assert compressed_pass(arch(LLAMA_8B), s) is None
+    # What a prefill gathers: a quarter of the length beside the window and the step, of four requests.
+    assert gathered_latents(arch(FLASH), s).bytes == 4 * (7500 + 128 + 16384) * 512 * 2

@@ -4,12 +4,21 @@ import json
 
 import pytest
 
-from tests.plan.models import LLAMA_8B
+from tests.plan.models import LLAMA_8B, arch
 from vllm_doctor.cli.exit_codes import Exit
 from vllm_doctor.cli.main import run
 from vllm_doctor.knowledge.gpus import elsewhere, find
+from vllm_doctor.knowledge.versions import as_version
+from vllm_doctor.launch.parse import parse_launch
+from vllm_doctor.plan.launch.resolve import resolve
 from vllm_doctor.plan.question.planner import Question, planner
+from vllm_doctor.plan.support import card
 from vllm_doctor.records.host import Gpu
+
+
+def settings(version):
+    v = as_version(version)
+    return resolve(parse_launch(["vllm", "serve", "m"], v), v, arch(LLAMA_8B), elsewhere("MI300X"), 191.98, 1)
 
 
 @pytest.fixture
@@ -30,7 +39,7 @@ def ask(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("MI300X", "AMD Instinct MI300X runs vLLM's ROCm build"),
+        ("MI250X", "AMD Instinct MI250X runs vLLM's ROCm build"),
         ("AMD Radeon RX 7900 XTX", "AMD Radeon RX 7900 XTX runs vLLM's ROCm build"),
         ("Arc Pro B60", "Intel Arc Pro B60 runs vLLM's XPU build"),
         ("TPU v6e", "Google TPU v6e runs vLLM's TPU plugin"),
@@ -47,12 +56,28 @@ def test_another_maker_s_device_is_named_with_what_is_known_of_it(ask, name, sai
 
 
 def test_the_json_has_no_figure_that_was_not_planned(ask):
-    code, out = ask("--gpu", "MI300X", "--format", "json")
+    code, out = ask("--gpu", "MI250X", "--format", "json")
     told = json.loads(out)
     assert (code, told["predicted"]["verdict"], told["recommended"]) == (Exit.INCOMPLETE, "unknown", None)
     assert told["predicted"]["weights_gib"] == pytest.approx(14.99, abs=0.01)
     terms = ("non_torch_gib", "activation_gib", "cudagraph_gib", "cudagraph_budget_gib", "available_kv_gib")
     assert {told["predicted"][name] for name in terms} == {None}
+
+
+def test_a_kind_of_device_of_which_starts_were_compared_is_planned_in_16_bits(ask):
+    code, out = ask("--gpu", "MI300X", "--format", "json")
+    told = json.loads(out)
+    assert (code, told["predicted"]["verdict"]) == (Exit.OK, "starts")
+    assert told["predicted"]["non_torch_gib"] > 1.8
+    assert any("what that build refuses is not judged" in note for note in told["notes"])
+
+
+def test_there_it_is_not_said_to_start_in_a_format_that_none_was_compared_with():
+    packed = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
+    doubts = list(card.doubts(arch(packed), settings("0.19.0"), elsewhere("MI300X")))
+    assert len(doubts) == 1
+    assert doubts[0].endswith("of which starts in 16 bits were compared with a plan, and none with fp8")
+    assert not list(card.doubts(arch(LLAMA_8B), settings("0.19.0"), elsewhere("MI300X")))
 
 
 def test_weights_that_lie_on_no_such_device_do_not_start(ask):

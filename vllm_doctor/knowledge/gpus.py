@@ -25,7 +25,8 @@ UUID = r"(?:GPU|MIG)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 class Card:
     """One kind of card. `unified` shares the host's memory; `link` is how cards of one host reach each other.
     `other_gib` is the memory that a card of the same name is also sold with, `up_to_gib` the most that torch reports of
-    it, with older drivers or under WSL, `backend` the build of vLLM that it runs, `speed_as` its name in aiconfigurator
+    it, with older drivers or under WSL, `backend` the build of vLLM that it runs, `compared` whether starts of that
+    build on this kind of card were compared with a plan, `speed_as` its name in aiconfigurator
     (systems/*.yaml of 0.12.0), `bandwidth` what its memory reads in GB/s (10^9 bytes; NVIDIA's data sheets, of the
     slowest that is sold under the name)."""
 
@@ -41,6 +42,7 @@ class Card:
     other_gib: float | None = None
     up_to_gib: float | None = None
     backend: str = "CUDA"
+    compared: bool = True
     speed_as: str | None = None
     bandwidth: float | None = None
 
@@ -54,6 +56,11 @@ class Card:
         """Is it one that Windows runs on, whose total is all of its memory under WSL? Torch reports 12.00 GiB of an RTX
         2060, 15.92 of a 5070 Ti, 23.99 of a 4090 and 31.84 of a 5090 there."""
         return " GeForce " in self.name
+
+    @property
+    def bridged(self) -> bool:
+        """Does each card of a host reach every other by a link of the maker's own?"""
+        return self.link in {"nvlink", "xgmi"}
 
     @property
     def computes_fp8(self) -> bool:
@@ -84,6 +91,8 @@ def _others() -> dict[str, Card]:
             unified=row.get("unified", False),
             exact=False,
             backend=row["backend"],
+            link=row.get("link", "pcie"),
+            compared=row.get("compared", False),
         )
         for row in _accelerators()["accelerators"]
         for name in (row["name"], *row["aliases"])

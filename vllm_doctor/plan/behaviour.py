@@ -151,6 +151,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     nvfp4_cache_on_ten: bool
     nvfp4_cache_by_fa2: bool
     refines_expert_blocks: bool
+    chunks_no_images: bool
+    chunks_on_cuda_alone: bool
+    chunks_no_latents: bool
+    charges_graphs_elsewhere: bool
     v2_charges_graphs: bool
     v2_all: bool
     glm_sparse_in_fp8: bool

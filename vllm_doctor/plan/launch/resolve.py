@@ -41,6 +41,7 @@ from vllm_doctor.plan.launch.shared_experts import all2all_backends, shared_expe
 from vllm_doctor.plan.launch.spread import check_parallel, hosts_of_a_copy, local_ranks, partition
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.towers import whole_tower
+from vllm_doctor.plan.launch.unasked_chunks import chunks_unasked
 from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.largest_image import most_pixels
@@ -153,7 +154,7 @@ def resolve(  # noqa: PLR0917
     length, auto = _length(flags, arch, env, refusals)
     chunked = flags.on(
         "enable-chunked-prefill",
-        default=v1 or (length > 32768 and does.chunks_long_prompts and not arch.multimodal),
+        default=v1 or chunks_unasked(flags, arch, does, gpu, length, drafts=method is not None, pooling=pooling),
     )
     defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).

@@ -173,6 +173,12 @@ _REASONS = (
     _Reason(what="GGUF", holds=lambda x: x.quantization == "gguf", until="0.9"),
     _Reason(what="a model that pools", holds=lambda x: x.pooling, until="0.9.2"),
     _Reason(what="the model", holds=_model_is_v0_only),
+    _Reason(
+        what="a device of another platform than CUDA",
+        holds=lambda x: x.gpu is not None and x.gpu.backend != "CUDA",
+        until="0.9.2",
+        experimental=True,
+    ),
     _Reason(what="recurrent states", holds=lambda x: x.arch.hybrid, since="0.9.2", until="0.10.2", experimental=True),
     _Reason(
         what="concurrent partial prefills",

@@ -12,7 +12,7 @@ def held_before_start(s: Settings, gpu: Card | None) -> float:
     card (six hosts), 0.63, 0.63 and 0.96 with ranks over PCIe, 1.5 to 2.0 over NVLink."""
     if gpu is not None and gpu.unified:
         return 2.0
-    linked = gpu is None or gpu.link == "nvlink"
+    linked = gpu is None or gpu.bridged
     if s.parallel.tp * s.parallel.pp > 1 and s.does.nccl_before_snapshot:
         return 1.6 if linked else 0.65
     return 0.5
@@ -42,5 +42,5 @@ def held_off(s: Settings, gpu: Card | None) -> float:
     if gpu is not None and gpu.unified:
         return _HELD_UNIFIED
     if s.parallel.tp * s.parallel.pp > 1 and s.does.nccl_before_snapshot:
-        return _HELD_NVLINK if gpu is None or gpu.link == "nvlink" else _HELD_PCIE
+        return _HELD_NVLINK if gpu is None or gpu.bridged else _HELD_PCIE
     return _HELD_ONE

@@ -51,7 +51,7 @@ def figures_of(  # noqa: PLR0917
     rest = known.non_torch_gib if known.non_torch_gib is not None else outside.gib + _kept(stage, known)
     active = known.activation_gib if known.activation_gib is not None else stage.activation.peak / GIB
     captured = graphs(a, s, gpu, index) if known.graphs_gib is None else Estimate(known.graphs_gib, 0.02, 0.02)
-    charged = _charged(s, captured, known)
+    charged = _charged(s, captured, known, gpu)
     budget = total_gib * s.utilization if total_gib is not None and counts_all(gpu) else None
     available = known.available_kv_gib
     if available is None and s.kv_bytes:
@@ -86,8 +86,8 @@ def _kept(stage: Stage, known: KnownTerms) -> float:
 
 
 def counts_all(gpu: Card | None) -> bool:
-    """Are all terms known of this device? Of another maker's only weights and cache are."""
-    return gpu is None or gpu.backend == "CUDA"
+    """Are all terms known of this device? Of a build of which no start was compared only weights and cache are."""
+    return gpu is None or gpu.compared
 
 
 def held_by(s: Settings, stage: Stage, available: float | None) -> Held:
@@ -113,8 +113,10 @@ def full(held: Held) -> bool:
     return held.longest is None or held.longest < held.length
 
 
-def _charged(s: Settings, captured: Estimate, known: KnownTerms) -> float:
+def _charged(s: Settings, captured: Estimate, known: KnownTerms, gpu: Card | None) -> float:
     """GiB of graphs that the release takes out of the budget."""
+    if gpu is not None and gpu.backend != "CUDA" and not s.does.charges_graphs_elsewhere:
+        return 0.0
     if known.activation_gib is not None and s.does.measures_consumed:
         return 0.0  # the logged peak has them
     return captured.gib if s.estimate_graphs and (s.does.v2_charges_graphs or not s.v2_runner) else 0.0

@@ -73,6 +73,9 @@ def _loaded(  # noqa: PLR0917
 
 def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Scheme) -> Stage:
     """The terms of the stage with this number."""
+    if gpu is not None and gpu.backend != "CUDA":
+        # FlashInfer is CUDA's (v1/sample/ops/topk_topp_sampler.py is_cuda).
+        s = replace(s, flashinfer_asked=False, flashinfer_sampler=False)
     target = WeightTarget(
         s.element,
         splits_large=s.does.splits_large_blocks,

@@ -239,7 +239,11 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     """What is taken of the card that the question does not say."""
     notes: list[str] = []
     if card.backend != "CUDA":
-        return notes
+        told = (
+            f"{card.name} runs vLLM's {card.backend}: planned as CUDA's is, with what starts of two hosts had beside "
+            f"it; what that build refuses is not judged"
+        )
+        return [told] if card.compared else []
     if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
         notes.append(f"--gpu {excerpt.value(q.gpu)} is planned as {card.name}, {card.total_gib:g} GiB")
     if _doubled(card, total):

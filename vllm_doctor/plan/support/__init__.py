@@ -84,7 +84,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
     return Support(
         tuple(refusals),
         (
-            *card.doubts(s, gpu),
+            *card.doubts(a, s, gpu),
             *card.unheard(a, s),
             *experts.doubts(a, s, gpu),
             *shared_memory.doubts(a, s, gpu),

@@ -36,10 +36,17 @@ _FORCED = frozenset({"awq", "awq_marlin", "gptq", "gptq_marlin"})
 _LEAST = VOLTA
 
 
-def doubts(s: Settings, gpu: Card | None) -> Iterator[str]:
+def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     """A device that runs another build of vLLM, or whose own code no build that was read has: machine code of a desktop
     card does not run on a Jetson of the same major number (CUDA C++ Programming Guide, binary compatibility)."""
-    if gpu is not None and gpu.backend != "CUDA":
+    if gpu is not None and gpu.backend != "CUDA" and gpu.compared:
+        packed = next(iter(methods(a, s)), "latent attention" if a.mla or a.compressed else "")
+        if packed or s.gguf is not None:
+            yield (
+                f"{gpu.name} runs vLLM's {gpu.backend}, of which starts in 16 bits were compared with a plan, and none "
+                f"with {packed or 'GGUF'}"
+            )
+    if gpu is not None and gpu.backend != "CUDA" and not gpu.compared:
         yield (
             f"{gpu.name} runs vLLM's {gpu.backend}: the figures of CUDA starts do not apply there; only weights "
             f"and KV cache are planned"

@@ -20,6 +20,7 @@ from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
 from vllm_doctor.plan.terms.compiling import table_copy
+from vllm_doctor.plan.terms.compressed_pass import compressed_pass, gathered_latents
 from vllm_doctor.plan.terms.draft_model import handed
 from vllm_doctor.plan.terms.encoder import encoder, no_items, profiles_encoder, v0_rows
 from vllm_doctor.plan.terms.matrices import padded_vocab
@@ -282,7 +283,8 @@ _SCORES = 512 * MIB
 
 
 def _scores(a: Architecture, s: Settings) -> int:
-    return _SCORES if a.mla is not None and a.mla.indexer_top and s.does.reserves_indexer_scores else 0
+    top = a.mla.indexer_top if a.mla is not None else a.compressed.indexer_top if a.compressed is not None else 0
+    return _SCORES if top and s.does.reserves_indexer_scores else 0
 
 
 def _gathered_entries(s: Settings) -> int:
@@ -365,14 +367,18 @@ def estimate(
                 forward.formula,
                 forward.source,
             )
+    padded = compressed_pass(a, s)
+    if padded is not None and padded.bytes > stages[0].bytes:
+        stages[0] = padded
     stages[0] = replace(stages[0], bytes=stages[0].bytes + _scores(a, s))
     packed = packed_pass(a, s, capability)
     if packed is not None and packed.bytes > stages[0].bytes:
         stages[0] = packed
-    latent = _mla(a.mla, s) if a.mla is not None and s.latents else None
+    latent = _mla(a.mla, s) if a.mla is not None and s.latents else gathered_latents(a, s)
     if latent is not None:
         # One workspace serves indexer and experts (v1/worker/workspace.py).
-        shared = moe.bytes if a.mla is not None and a.mla.indexer_top and moe is not None and keeps_workspace else 0.0
+        indexed = a.compressed is not None or (a.mla is not None and a.mla.indexer_top > 0)
+        shared = moe.bytes if indexed and moe is not None and keeps_workspace else 0.0
         under += max(0.0, latent.bytes - shared)
         terms.append(latent)
     sampler = _sampler(a, s, seqs, multiprocessors) if logits else None
