@@ -69,7 +69,7 @@ def test_a_kind_of_device_of_which_starts_were_compared_is_planned_in_16_bits(as
     told = json.loads(out)
     assert (code, told["predicted"]["verdict"]) == (Exit.OK, "starts")
     assert told["predicted"]["non_torch_gib"] > 1.8
-    assert any("what that build refuses is not judged" in note for note in told["notes"])
+    assert any("refusals of that build are not judged" in note for note in told["notes"])
 
 
 def test_there_it_is_not_said_to_start_in_a_format_that_none_was_compared_with():

@@ -240,8 +240,8 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     notes: list[str] = []
     if card.backend != "CUDA":
         told = (
-            f"{card.name} runs vLLM's {card.backend}: planned as CUDA's is, with what starts of two hosts had beside "
-            f"it; what that build refuses is not judged"
+            f"{card.name} runs vLLM's {card.backend}: planned as CUDA's is, and more outside torch, as starts of two "
+            f"hosts had it; refusals of that build are not judged"
         )
         return [told] if card.compared else []
     if q.gpu is not None and q.gpu_memory_gib is None and not exactly(q.gpu):
