@@ -41,6 +41,7 @@ GRAMMAR = {
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
 GRAMMAR |= {"log/read/viewer_table.py"}
 GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
+GRAMMAR |= {"log/read/panel.py"}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))

@@ -16,12 +16,14 @@ _NO_DISTRIBUTION = frozenset({"glibc", "python"})
 
 
 class Distributions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """distributions.json: modules whose distribution has another name, distributions that vLLM can do without, and the
-    machines for which one is built alone."""
+    """distributions.json: modules whose distribution has another name, distributions that vLLM can do without, the
+    machines for which one is built alone, and from which release on vLLM's wheel has its own copy of a module
+    (vllm/third_party)."""
 
     modules: dict[str, str]
     optional: tuple[str, ...]
     machines: dict[str, tuple[str, ...]] = {}
+    brought: dict[str, str] = {}
 
 
 @cache
@@ -40,6 +42,11 @@ def known() -> frozenset[str]:
 def required() -> frozenset[str]:
     """Distributions that some release of vLLM requires."""
     return frozenset(history("packages", "packages").names()) - _NO_DISTRIBUTION
+
+
+def brought_since(module: str) -> str | None:
+    """From which release on vLLM brings this module itself; None of one that it does not bring."""
+    return table().brought.get(module.partition(".")[0])
 
 
 def built_for(name: str, machine: str | None) -> bool:

@@ -21,7 +21,7 @@ class Saw(StrEnum):
 # Those that say how many requests came through.
 MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk"})
 # Whose mark names a path of the API, so that the log need not name vLLM.
-ASKS = frozenset({"requests"})
+ASKS = frozenset({"requests", "TRL's trainer"})
 # What only a client writes; a name to call it by.
 _MARKS = {
     "client-vllm-bench": "vllm bench serve",
@@ -33,6 +33,7 @@ _MARKS = {
     "client-aiohttp": "aiohttp",
     "client-httpx": "httpx",
     "client-requests": "requests",
+    "client-trl": "TRL's trainer",
 }
 _SAW = {
     "client-saw-no-listener": Saw.REFUSED_CONNECTION,

@@ -140,7 +140,19 @@ class RunWithFaults(RunWithPhases):
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
         text = self.lines[hit.index].text
-        return says(text, "information-line") or (hit.id in IMPORTS and says(text, "python-warning"))
+        return says(text, "information-line") or (hit.id in IMPORTS and self._in_warning(hit.index))
+
+    def _in_warning(self, index: int) -> bool:
+        """Is it a warning of Python's, or a further line of one? The code that warned ends it, two blanks further in
+        (Lib/warnings.py, _formatwarnmsg_impl)."""
+        if says(self.lines[index].text, "python-warning"):
+            return True
+        own = (self.lines[index].process, self.lines[index].pid)
+        near = range(max(0, index - HEADING), min(len(self.lines), index + HEADING))
+        same = [i for i in near if (self.lines[i].process, self.lines[i].pid) == own]
+        begun = next((i for i in reversed(same) if i < index and says(self.lines[i].text, "python-warning")), None)
+        ended = next((i for i in same if begun is not None and i > begun and self.lines[i].text[:2] == "  "), None)
+        return ended is not None and ended > index
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""

@@ -177,9 +177,6 @@ _ENCODER = frozenset(
 # Steps in which an encoder works; where its modules are built, it is weights.
 _ENCODES = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPhase.READY, StartupPhase.SERVING})
 _NAMES = frozenset().union(*(step for _, step in _STEPS), _GRAPHS, SAMPLER_BATCHES, _ENCODER)
-_START = frozenset(
-    {"_initialize_kv_caches", "EngineCoreProc", "wait_for_engine_startup", "from_engine_args", "make_async_mp_client"}
-)
 
 
 def names_a_step(function: str) -> bool:
@@ -223,6 +220,8 @@ def phase_at(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | N
         if function == "__init__" and (says(file, "call-of-communicator") or says(file, "call-of-runner")):
             return StartupPhase.DEVICE
         if says(file, "call-of-kv-transfer"):
+            if not _MAKES_A_CONNECTOR.isdisjoint(functions):
+                return StartupPhase.DEVICE
             return StartupPhase.KV if says(function, "function-of-registration") else StartupPhase.SERVING
         for row, stage in _PLACES:
             if says(file, row):
@@ -230,6 +229,10 @@ def phase_at(files: Sequence[str], functions: Sequence[str]) -> StartupPhase | N
     return None
 
 
+# distributed/kv_transfer/kv_connector/factory.py, kv_transfer_state.py: once, as the worker opens its device.
+_MAKES_A_CONNECTOR = frozenset({"create_connector", "create_connector_v0", "create_connector_v1"}) | {
+    "ensure_kv_transfer_initialized"
+}
 _PLACES = (
     ("call-of-capture", StartupPhase.GRAPHS),
     ("call-of-warm-up", StartupPhase.WARMUP),

@@ -321,7 +321,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
             crash.chained
             or len(crash.message) >= _MESSAGE_LINES
             or _C10.match(stripped)
-            or says(stripped, "heading-of-dead-process")
+            or says(stripped, "heading-of-dead-process", "launch-typed")
         ):
             return False
         crash.message.append(text)

@@ -47,6 +47,7 @@ _DEEDS = {
     "driver-module": "load the driver's module",
     "driver-persistence": "keep the GPUs initialised between programs",
     "checkpoint": "use another checkpoint",
+    "checkpoint-files": "correct the checkpoint's files",
     "client-messages": "correct the client's request",
     "client-address": "correct the client's base URL",
     "client-key": "send the server's key with the request",

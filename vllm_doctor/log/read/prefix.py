@@ -47,9 +47,10 @@ _OUTER = re.compile(
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
-# An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL).
+# An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL). Ray's worker has
+# no name yet while it imports what it is to run.
 _TAG = re.compile(
-    r"\s?\((?P<name>[A-Za-z][\w.:-]*)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,10})"
+    r"\s?\((?:(?P<name>[A-Za-z][\w.:-]*)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?pid=(?P<pid>\d{1,10})"
     r"(?:, (?:ip=[\w.:]+)?)?\)"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
@@ -216,7 +217,7 @@ class Stripper:
             text = rest
             while (tag := _TAG.match(text)) is not None:
                 name = tag["name"]
-                process = f"{name}_{tag['rank']}" if tag["rank"] else name
+                process = f"{name}_{tag['rank']}" if tag["rank"] else name or process
                 pid = int(tag["pid"])
                 text = text[tag.end() :]
             rank = _RANK.match(text)

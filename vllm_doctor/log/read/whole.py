@@ -13,8 +13,8 @@ from vllm_doctor.log.read.viewer_table import rows_said
 _DOCUMENT = re.compile(r"\s*+[\[{]\s*+[\"\[{]")
 # A line end as JSON, Python and shells write it, and behind it the beginning of a line of vLLM's or of a traceback's.
 _ESCAPED = re.compile(
-    r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?"
-    r"(?:(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]|Traceback \(most recent| {2}File \\?\")"
+    r"\\n(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) |"
+    r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]|Traceback \(most recent| {2}File \\?\")"
 )
 # A terminal's line end without its second half.
 _RETURNED = re.compile(r"\r(?:\([A-Za-z_0-9]{1,40} pid=\d{1,9}\) )?(?:INFO|WARNING|ERROR|DEBUG|CRITICAL)[ :]")

@@ -23,11 +23,12 @@ from vllm_doctor.rules.remedies.build_tools import (
     built_again,
     compiler_line,
     missing_tool,
+    refused_source,
     told_of_build,
     toolkit_folder,
     uncompiled,
 )
-from vllm_doctor.rules.remedies.missing_module import another, fitting, missing_module, not_made_for
+from vllm_doctor.rules.remedies.missing_module import another, fitting, hides_its_import, missing_module, not_made_for
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -40,7 +41,7 @@ from vllm_doctor.rules.remedies.python_environment import (
 )
 from vllm_doctor.rules.remedies.refusal import packages, unbuilt
 from vllm_doctor.rules.remedies.unfit_package import reader_of_transformers, unfit_symbol
-from vllm_doctor.rules.say import finding, thing, upgrade
+from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
     "module-missing",
@@ -94,6 +95,7 @@ _OF_EVERY_MODEL = frozenset(
 _NESTED = "the configuration keeps it in a part (text_config), which this release of vLLM does not read for this model"
 # What `packages` reads out of the message itself.
 _NAMES_PACKAGES = frozenset({"extra-missing"})
+_PLAIN_CACHE = "kernels for a KV cache of the model's own type are others than those for FP8"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
 # No new environment makes the distribution's C library newer, or its fixed room for libraries larger.
 _OF_THE_SYSTEM = frozenset({"glibc-old", "static-tls"})
@@ -126,7 +128,8 @@ def judge(case: Case) -> Outcome:
             changes=(whole_again(torn), fresh_environment(case)),
             refute="the file exists, and a user other than the service's can read it",
         )
-    if fault.ids & EXHAUSTED or not (known or missing or lacks_build or _while_importing(fault)):
+    guarded = hides_its_import(fault)
+    if fault.ids & EXHAUSTED or not (known or missing or lacks_build or guarded or _while_importing(fault)):
         return NotHere("no import failed")
     library = fault.fields("cudart-missing").get("library")
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
@@ -154,6 +157,22 @@ def judge(case: Case) -> Outcome:
             evidence=shown(case, fault, *_IDS),
             changes=(home, *uncompiled(case, fault)),
             refute=_REFUTE,
+        )
+    if (refused := refused_source(case, fault)) is not None:
+        return finding(
+            RULE,
+            title=f"A kernel of {refused} does not compile for this launch",
+            severity=severity(case, fault),
+            confidence=Confidence.LIKELY,
+            evidence=(*compiler_line(case, fault), *shown(case, fault, *_IDS)),
+            changes=(
+                *uncompiled(case, fault),
+                set_flag(case, "kv-cache-dtype", "auto", Direction.CHANGE, _PLAIN_CACHE)
+                if str(case.effective("kv-cache-dtype")).startswith("fp8")
+                else None,
+                upgrade(case, f"a newer release brings a newer {refused}"),
+            ),
+            refute="the same kernel compiles with another CUDA toolkit (nvcc) on this host",
         )
     if lacks_build is not None:
         return finding(
@@ -198,7 +217,7 @@ def judge(case: Case) -> Outcome:
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY
-        if fits or symbol is not None or fault.ids & {"import-name", "module-attribute"}
+        if fits or guarded or symbol is not None or fault.ids & {"import-name", "module-attribute"}
         else Confidence.CONFIRMED,
         changes=(
             # A build for Windows that got as far as a check of vLLM's own lacks that package alone.

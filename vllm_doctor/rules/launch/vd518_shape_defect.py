@@ -8,8 +8,9 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.loading_weights import tensor_too_small
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
-from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -35,6 +36,8 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return fault
+    if tensor_too_small(fault):
+        return Clear("a tensor of the checkpoint is smaller than the layer that takes it")
     if "hybrid-specs" in fault.ids:
         return _not_one_type(case, fault)
     version = case.version_text or ""

@@ -1,7 +1,7 @@
 """VD521: a client's log was given: it shows that requests failed, and only the server's own log can say why."""
 
 from vllm_doctor.log.client import Client, Saw
-from vllm_doctor.records.finding import Arithmetic
+from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -18,6 +18,14 @@ _LOOK = {
     Saw.REFUSED_REQUEST: "the answer's own text, which names what the server refuses: model's name, length, key, field",
 }
 
+_REACH = thing(
+    ChangeKind.OS,
+    "server-address",
+    Direction.REPAIR,
+    "nothing listens at the address that this client asks: start the server, wait until it has loaded its model, and "
+    "give the client the host and the port that it listens on, as seen from the client's own host or container",
+    command="curl -sS -m 5 http://HOST:PORT/health; ss -ltnp   # from the client's host",
+)
 _LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose server.log"
 
 
@@ -45,17 +53,16 @@ def judge(case: Case) -> Outcome:
             for name, count in (("answered", told.succeeded), ("failed", told.failed))
             if count is not None
         ),
-        changes=tuple(
-            thing(ChangeKind.OS, "server-log", Direction.CHANGE, f"give {_LOOK[kind]}", command=_LOG)
-            for kind in saw[:1]
-        )
-        or (
-            thing(
-                ChangeKind.OS, "server-log", Direction.CHANGE, "give the server's log of the same minutes", command=_LOG
-            ),
-        ),
+        changes=_changes(saw),
         refute="the server's log of the same minutes shows these requests answered",
     )
+
+
+def _changes(saw: list[Saw]) -> tuple[Change, ...]:
+    """A server that is not reached is reached first; what a server did, its own log tells."""
+    why = f"give {_LOOK[saw[0]]}" if saw else "give the server's log of the same minutes"
+    log = thing(ChangeKind.OS, "server-log", Direction.CHANGE, why, command=_LOG)
+    return (_REACH, log) if saw[:1] == [Saw.REFUSED_CONNECTION] else (log,)
 
 
 def _failed(told: Client, *, ended: bool) -> bool:

@@ -1,5 +1,6 @@
 """VD523: the checkpoint lacks a file, or has a tensor, that this release does not read."""
 
+from vllm_doctor.knowledge.tensor_names import TensorName, tensor_name
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says, without
 from vllm_doctor.log.traceback import Link
@@ -8,9 +9,11 @@ from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.loading_weights import NARROWED, tensor_too_small
 from vllm_doctor.rules.gates.named_fault import exception_line, named, severity, shown
 from vllm_doctor.rules.gates.shared_memory import of_mapped_weights
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
@@ -18,13 +21,14 @@ _TENSORS = "The checkpoint has a tensor that this model's code does not read"
 _SHAPES = "A tensor of the checkpoint has a shape that the code does not expect"
 _SENT = "A trainer sends a weight that this model's code does not read"
 _OF_OTHER_SIZE = "tensor-of-other-size"
+_WITHOUT_PLACE = "tensor-without-place"
 _NAMED = "pip show -v vllm | grep -i transformers; pip check"
 _TITLES = {
     "processor-missing": "The checkpoint lacks the processor files for images or audio",
     "feature-extractor-missing": "The checkpoint lacks the processor files for images or audio",
     "model-type-missing": "The model's config.json names no model_type",
     "tokenizer-unknown": "The installed transformers lacks this checkpoint's tokenizer class",
-    "tensor-without-place": _TENSORS,
+    _WITHOUT_PLACE: _TENSORS,
     _OF_OTHER_SIZE: _SHAPES,
 }
 
@@ -39,9 +43,9 @@ def judge(case: Case) -> Outcome:
         root = case.root
         if root is not None and of_mapped_weights(case, root):
             return _page_lost(case, root)
-        if root is None or root.ids or root.crash is None:
+        if root is None or root.ids - {NARROWED} or root.crash is None:
             return fault
-        if _compares_shapes(root.crash.root):
+        if _compares_shapes(root.crash.root) or tensor_too_small(root):
             known = _OF_OTHER_SIZE
         # Code that looks a tensor up by its name says no more than the name.
         elif root.crash.root.kind != "KeyError" or "load_weights" not in root.functions[-3:]:
@@ -49,15 +53,29 @@ def judge(case: Case) -> Outcome:
         fault = root
     return finding(
         RULE,
-        title=_TITLES[known]
-        if known
-        else f"{_SENT if _sent_by_a_trainer(fault) else _TENSORS}: {_said(case, fault, None)}",
+        title=_title(case, fault, known),
+        detail=_said(case, fault, known) if _writer(case, fault, known) is not None else "",
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_TITLES) if fault.ids else (exception_line(case, fault),),
         changes=_changes(case, fault, known),
         refute="another checkpoint of the same architecture fails in the same way",
     )
+
+
+def _title(case: Case, fault: Fault, known: str | None) -> str:
+    """Who wrote the tensor's name, else that the code does not know it."""
+    writer = _writer(case, fault, known)
+    if writer is not None:
+        return writer.title
+    if known:
+        return _TITLES[known]
+    return f"{_SENT if _sent_by_a_trainer(fault) else _TENSORS}: {_said(case, fault, None)}"
+
+
+def _writer(case: Case, fault: Fault, known: str | None) -> TensorName | None:
+    """Who writes such a name; None where the failure is about no name, or the name could be anybody's."""
+    return tensor_name(_said(case, fault, known)) if known in {None, _WITHOUT_PLACE} else None
 
 
 def _page_lost(case: Case, fault: Fault) -> Finding:
@@ -103,7 +121,11 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
                 upgrade(case, "a newer release may read this kind of checkpoint"),
             )
     said = _said(case, fault, known)
-    if _sent_by_a_trainer(fault):
+    writer = _writer(case, fault, known)
+    sent = _sent_by_a_trainer(fault)
+    if writer is not None and (told := writer.sent if sent else writer.answers):
+        return changes_of(case, told, said)
+    if sent:
         why = (
             f"the trainer sends a weight ({said}) under a name that vLLM's code of this model does not have: both take "
             "the names from Transformers, so use the release of it that this vLLM names"
@@ -133,7 +155,8 @@ def _said(case: Case, fault: Fault, known: str | None) -> str:
     """The message's own words, or the name of the tensor that was looked up."""
     hit = next((h for h in fault.hits if h.id == known), None)
     if hit is None or case.run is None:
-        return excerpt.word(fault.crash.root.message) if fault.crash is not None else ""
+        told = fault.crash.root.message.strip() if fault.crash is not None else ""
+        return excerpt.word(told.splitlines()[0].rstrip("`")) if told else ""
     return excerpt.word(without("exception-head", case.run.lines[hit.index].text))
 
 

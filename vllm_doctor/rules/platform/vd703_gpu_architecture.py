@@ -43,7 +43,7 @@ _IDS = (
 # An image that is invalid may also be one that this driver, or another compiler, does not read. FlashInfer also counts
 # a card as too old where the host's CUDA toolkit is older than the card. A compiler's pass that fails names no cause:
 # the card may lack what the kernel uses, or the compiler has a defect.
-_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "translate-failed"})
+_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "translate-failed", "llvm-select"})
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, or an operator's, before it starts a kernel: another kernel may do the same work.
@@ -63,6 +63,8 @@ _FLASHINFER = generations.TURING
 # The first CUDA that compiles for Blackwell (compute capability 10 and 12; its release notes).
 _BLACKWELL = (12, 8)
 _PTXAS = "/usr/local/cuda/bin/ptxas"
+# LLVM within Triton has no instruction of this GPU for a step of the kernel: nothing of vLLM's build is asked.
+_UNSELECTED = "Triton's compiler has no instruction of this GPU for a kernel"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "ptx-target", "llvm-select", "translate-failed"})
@@ -91,7 +93,11 @@ def judge(case: Case) -> Outcome:
         return _unasked(case, fault)
     return finding(
         RULE,
-        title="The GPU is too old for the way this checkpoint is quantized" if fault.ids & _CARD else "",
+        title="The GPU is too old for the way this checkpoint is quantized"
+        if fault.ids & _CARD
+        else _UNSELECTED
+        if "llvm-select" in fault.ids
+        else "",
         confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= _IN_DOUBT else Confidence.CONFIRMED,
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
@@ -100,6 +106,7 @@ def judge(case: Case) -> Outcome:
             *(_ptxas(case, fault) if "arch-ptxas" in fault.ids else ()),
             *(_image(case, fault) if "kernel-image-invalid" in fault.ids else ()),
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
+            _triton(case) if "llvm-select" in fault.ids else None,
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case) if fault.ids & _CARD else _build(case),
         ),

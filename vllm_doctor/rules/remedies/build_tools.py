@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from vllm_doctor.knowledge.compat import table
+from vllm_doctor.knowledge.distributions import distribution
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.match import Hit, read, says
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -85,6 +86,13 @@ def compiler_line(case: Case, fault: Fault) -> tuple[Evidence, ...]:
     return (case.line(at),) if at is not None else ()
 
 
+def refused_source(case: Case, fault: Fault) -> str | None:
+    """The package whose own code a compiler refused: the tools are there, and another kernel is what helps."""
+    lines = compiler_line(case, fault)
+    told = read("compiler-refuses-source", lines[0].excerpt) if lines else None
+    return (distribution(told["package"]) or told["package"]) if told is not None else None
+
+
 def told_of_build(case: Case, fault: Fault) -> Sequence[Hit]:
     """The fault's messages; CMake says where it failed first, and why in the lines below."""
     if case.run is None or "cmake-failed" not in fault.ids:
@@ -107,7 +115,8 @@ def uncompiled(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What FlashInfer was to compile has a substitute that comes compiled: torch's sampler, another attention."""
     if not any(says(file, "call-flashinfer") for file in fault.files):
         return (_sampler(case, fault),)
-    if kernel_kind(case, fault) is KernelKind.ATTENTION:
+    named = any(says(told.excerpt, "call-attention") for told in compiler_line(case, fault))
+    if named or kernel_kind(case, fault) is KernelKind.ATTENTION:
         why = "this backend's kernels come compiled, and FlashInfer's are compiled at the start"
         return (other_attention(case, fault, why, not_triton=True),)
     return (_sampler(case, fault),)

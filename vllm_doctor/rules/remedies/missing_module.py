@@ -19,7 +19,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm, stands_beside
-from vllm_doctor.rules.say import thing
+from vllm_doctor.rules.say import thing, upgrade
 
 _OWN = "vllm"
 _BUILT_WITH = "this vLLM release was built with these versions"
@@ -43,11 +43,33 @@ _ASKS_A_SERVER = {
 
 def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     """What the failed import says; None where it names no module."""
+    if hides_its_import(fault):
+        return _hidden_failure()
     missing = fault.fields("module-missing")
     lacking = fault.fields("import-name") or fault.fields("module-attribute")
     if missing:
         return _not_found(case, fault, missing["module"], missing.get("hidden"))
     return _lacks_name(case, fault, lacking["module"], lacking["name"]) if lacking.get("module") else None
+
+
+def hides_its_import(fault: Fault) -> bool:
+    """A library that goes on where its import of vLLM failed meets the first name of it later: in a file of its own
+    about vLLM, not in a script or a cell, whose writer may have left the import out."""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    if root is None or not says(f"{root.kind}: {root.message}", "undefined-name-of-vllm"):
+        return False
+    file = root.frames[-1].file
+    return not says(file, "call-of-vllm") and (bool(folder(file)) or says(file, "speaks-with-vllm"))
+
+
+def _hidden_failure() -> MissingModule:
+    why = (
+        "the program imports vLLM in a `try` and hides why that failed: this Python has no vLLM, or a library of it "
+        "does not load, which this command shows"
+    )
+    change = thing(ChangeKind.PACKAGE, _OWN, Direction.ADD, why, command="python -c 'import vllm'")
+    title = "The program could not import vLLM, and went on without it"
+    return MissingModule(title, (change,), "`python -c 'import vllm'` works in the environment of the program")
 
 
 def fitting(case: Case, package: str) -> str | None:
@@ -100,7 +122,7 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
         title = f"The Python module {module} is not installed"
         if top != module:
             title = f"The installed {top} has no module {module}"
-        return MissingModule(title, _of_others(fault, module), refute)
+        return MissingModule(title, (*_in_newer_wheels(case, module), *_of_others(fault, module)), refute)
     if top != module:
         title = f"{package} does not fit this vLLM: it has no module {module}"
         return MissingModule(title, (another(case, package),), refute)
@@ -176,10 +198,10 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     package = distributions.distribution(module)
     if package is None:
         return None
-    reader = stands_beside(fault) if "module-attribute" in fault.ids else None
+    reader = stands_beside(fault)
     if reader is not None and reader != package:
         title = f"{reader} and the installed {package} do not fit each other"
-        return MissingModule(title, (another(case, reader), another(case, package)), refute)
+        return MissingModule(title, (_made_for(case, reader, package), another(case, package)), refute)
     if _asks_itself(fault, top):
         why = (
             "a module of the package asks another one of it for the name: files of two releases lie in one folder (an "
@@ -198,6 +220,18 @@ def _asks_itself(fault: Fault, top: str) -> bool:
     frames = fault.crash.root.frames if fault.crash is not None else ()
     told = read("file-in-packages", in_packages(frames[-1].file)) if frames else None
     return told is not None and told["package"] == top
+
+
+def _made_for(case: Case, reader: str, package: str) -> Change:
+    """The importer's release is what gives way where vLLM itself says which release of the other package it takes."""
+    asked = fitting(case, package)
+    if fitting(case, reader) is not None or reader == package:
+        return another(case, reader)
+    why = f"its code asks for a name of another release of {package}: install its release for " + (
+        f"{asked}, which this vLLM asks for" if asked else f"the {package} that this vLLM asks for"
+    )
+    command = f"pip show {shlex.quote(reader)} {shlex.quote(package)}; pip check"
+    return thing(ChangeKind.PACKAGE, reader, Direction.CHANGE, why, command=command)
 
 
 def another(case: Case, package: str) -> Change:
@@ -230,6 +264,18 @@ def _optional(module: str, file: str) -> Change:
     )
     command = f"grep -n {shlex.quote(module)} {shlex.quote(file)}   # what vLLM wants it for"
     return thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module, command=command)
+
+
+def _in_newer_wheels(case: Case, module: str) -> tuple[Change, ...]:
+    """A module that no index has under this name, and that vLLM's own wheel brings from some release on."""
+    since = distributions.brought_since(module)
+    if since is None or (case.version is not None and case.version >= versions.as_version(since)):
+        return ()
+    newer = upgrade(case, f"from {since} on vLLM's wheel has its own copy of {module}")
+    if newer is not None:
+        return (newer,)
+    why = f"from {since} on vLLM's wheel has its own copy of {module}, which no package of that name replaces"
+    return (thing(ChangeKind.PACKAGE, "vllm-version", Direction.UPGRADE, why, to=since),)
 
 
 def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:

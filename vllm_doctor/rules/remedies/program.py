@@ -1,20 +1,24 @@
 """A program or plugin whose own code drives vLLM, and failed on what this release of vLLM gives it."""
 
 import shlex
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import PurePosixPath
+from posixpath import commonpath
 
 import msgspec
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.distributions import listed
+from vllm_doctor.knowledge.distributions import distribution, listed, required
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
+from vllm_doctor.log.sentence_call import told_by_words
 from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
+from vllm_doctor.rules.remedies.refusal import packages_named
 from vllm_doctor.rules.remedies.sentence import as_it_stands
 from vllm_doctor.rules.remedies.unfit_package import folder
 from vllm_doctor.rules.say import thing
@@ -29,6 +33,11 @@ _REFUSES = frozenset({"AssertionError", "ValueError", "NotImplementedError", "Ke
 
 # What Python raises where a program's code did not expect its own state.
 _BROKEN = frozenset({"UnboundLocalError", "NameError", "IndexError", "ZeroDivisionError", "RecursionError"})
+
+
+_OF_TORCH = frozenset({"torch", "triton", "nvidia", "transformers"})
+# So many of the innermost files tell the folder that a program is.
+_FILES = 2
 
 
 class ForeignProgram(msgspec.Struct, frozen=True):
@@ -192,9 +201,10 @@ def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
     file = root.frames[-1].file
     # What a plugin raises itself is about the machine; what Python raises in it is the plugin's.
     found = read("call-of-driver", file) or (read("call-of-plugin", file) if root.kind in _BROKEN else None)
-    if found is None:
+    told = found["package"] if found is not None else _elsewhere(fault, root)
+    if told is None:
         return None
-    name = found["package"].replace("_", "-")
+    name = told.replace("_", "-")
     why = f"the failing line is of {name}, not of vLLM: a newer release may have a fix, and its project takes reports"
     change = thing(
         ChangeKind.PACKAGE,
@@ -209,4 +219,28 @@ def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
         or as_it_stands(case, fault, name)
         or f"{name} failed in its own code, outside vLLM"
     )
-    return ForeignProgram(name, title, (*changes_of_state(case, fault), change))
+    return ForeignProgram(name, title, (*packages_named(case, root.message), *changes_of_state(case, fault), change))
+
+
+def _elsewhere(fault: Fault, root: Link) -> str | None:
+    """Any other program, in a package or a checkout, whose code did not expect its own state, without a call of vLLM's.
+    A library that vLLM requires is none: vLLM called it, in lines that are cut off."""
+    files = [frame.file for frame in root.frames if not says(frame.file, "call-of-no-file")]
+    if fault.ids or not files or root.kind not in _BROKEN | _OF_ANOTHER_RELEASE or root.frames[-1].by_hand:
+        return None
+    if any(says(file, "call-of-vllm") for file in fault.files) or told_by_words(root):
+        return None
+    package = folder(files[-1])
+    if package:
+        return None if (distribution(package) or package) in required() | _OF_TORCH else package
+    return _checkout(files)
+
+
+def _checkout(files: Sequence[str]) -> str | None:
+    """The package that a program's files have in common, where it runs from its own folder."""
+    own = [f for f in files if f.endswith(".py") and not says(f, "call-of-standard-library") and not folder(f)]
+    inner = [*dict.fromkeys(reversed(own))][:_FILES]
+    if len(inner) < _FILES or not all(PurePosixPath(file).is_absolute() for file in inner):
+        return None
+    name = PurePosixPath(commonpath(inner)).name
+    return name if name.isidentifier() and "_" in name else None

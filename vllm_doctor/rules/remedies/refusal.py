@@ -79,7 +79,12 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     # An import that failed says which package it wants, whoever's code it is.
     imports = fault.crash is not None and fault.crash.root.kind in _IMPORTING
     asked_for = imports or "extra-missing" in fault.ids or refused_by_vllm(case, fault)
-    wanted = package(refusal_text(case, fault)) if asked_for else None
+    return packages_named(case, refusal_text(case, fault)) if asked_for else ()
+
+
+def packages_named(case: Case, said: str) -> tuple[Change, ...]:
+    """The package that a sentence tells its reader to install."""
+    wanted = package(said)
     if wanted is None:
         return ()
     if not built_for(wanted.name, machine_kind(case)):
