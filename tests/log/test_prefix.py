@@ -40,6 +40,9 @@ def one(raw: str) -> LogLine:
             "w.py:1",
         ),
         (f"(RayWorkerWrapper pid=9) [repeated 3x across cluster] {WORDS}", "RayWorkerWrapper", 9, None, None),
+        # Ray's worker, before it knows what it is to run
+        (f"(pid=9) {WORDS}", None, 9, None, None),
+        (f"(pid=9, ip=10.0.0.7) {WORDS}", None, 9, None, None),
         (
             f"(EngineCore pid=1) (Worker_TP0 pid=2) INFO 05-21 10:11:12 [w.py:1] {WORDS}",
             "Worker_TP0",

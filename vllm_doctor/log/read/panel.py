@@ -10,8 +10,8 @@ from collections.abc import Sequence
 _SIDE = "│"
 _TOP = re.compile(r"^(?P<before>.*?)╭─+ Traceback \(most recent call last\) ─+╮\s*$")
 _BOTTOM = re.compile(r"^.*?╰─+╯\s*$")
-# What stands in the panel; a paste often lacks the left side of its first line.
-_INSIDE = re.compile(r"^(?P<before>[^│]{0,200}?)(?:│ ?)?(?P<text>(?:(?<=│)|(?<=│ )|^)[^\n]*)│\s*$")
+# What Ray and vLLM write before each line of a process.
+_SPEAKER = re.compile(r"\([\w .:=,/-]{1,160}\) $")
 _CALL = re.compile(r"^(?P<file>\S[^│\n]{0,400}?):(?P<line>\d{1,9}) in (?P<name>\S[^│\n]{0,200}?)\s*$")
 _CODE = re.compile(r"^\s*❱\s*\d{1,9}\b(?P<code>.*)$")
 
@@ -34,9 +34,7 @@ def unpanelled(raw: Sequence[str]) -> list[str]:
 
 def _write(lines: list[str], begin: int, end: int) -> None:
     """One panel: `begin` is the line below its top, `end` that of its bottom."""
-    parted = [_INSIDE.match(line) for line in lines[begin:end]]
-    texts = [(part["before"], part["text"].rstrip()) if part is not None else ("", "") for part in parted]
-    made = list(_calls(texts))
+    made = _calls([_parted(line.rstrip()[:-1]) for line in lines[begin:end]])
     if not any(made):
         return  # somebody's own drawing
     lines[begin:end] = made
@@ -45,6 +43,14 @@ def _write(lines: list[str], begin: int, end: int) -> None:
         lines[begin - 1] = f"{top['before']}Traceback (most recent call last):"
     if end < len(lines) and _BOTTOM.match(lines[end]) is not None:
         lines[end] = ""
+
+
+def _parted(line: str) -> tuple[str, str]:
+    """Who speaks, and what stands between the sides; a paste often lacks the left side of its first line."""
+    before, side, text = line.partition(_SIDE)
+    if side and (not before.strip() or _SPEAKER.match(before)):
+        return before, text.removeprefix(" ").rstrip()
+    return "", line.rstrip()
 
 
 def _calls(texts: Sequence[tuple[str, str]]) -> list[str]:
