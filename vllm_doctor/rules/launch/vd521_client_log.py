@@ -22,8 +22,8 @@ _REACH = thing(
     ChangeKind.OS,
     "server-address",
     Direction.REPAIR,
-    "nothing listens at the address that this client asks: start the server, wait until it has loaded its model, and "
-    "give the client the host and the port that it listens on, as seen from the client's own host or container",
+    "nothing listens at the address that this client asks: start the server and wait until it has loaded its model; "
+    "the client needs the host and the port as seen from its own host or container",
     command="curl -sS -m 5 http://HOST:PORT/health; ss -ltnp   # from the client's host",
 )
 _LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose server.log"
