@@ -87,6 +87,7 @@ _DEEDS = {
     "network": "repair the network between the hosts",
     "nvidia-fabricmanager": "start the fabric manager",
     "node-capacity": "ask the cloud for another zone or kind of instance",
+    "node-pool-kind": "give the autoscaler a pool of larger nodes",
     "node-pool-limit": "raise the limit of the autoscaler's pool",
     "node-gpus": "free GPUs on a node, or add one",
     "old-process": "stop the process that an earlier run left",

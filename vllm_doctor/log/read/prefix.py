@@ -26,6 +26,8 @@ _OUTER = re.compile(
     r"(?P<ihost>[\w.-]+) (?P<iunit>[^\s\[\]:]+)\[(?P<ipid>\d{1,10})\]: "
     r"|\[ *\d+\.\d+\] [\w.-]+ [^\s\[\]:]+\[\d+\]: "
     r"|\[(?P<pod>pod/[^\]\s]+)\] ?"
+    # mpirun --tag-output, and torchrun where it passes on what its processes print (TorchElastic's tail log)
+    r"|\[\d{1,4},\d{1,5}\](?:<std(?:out|err)>)?: ?|\[(?:default|worker)\d{1,4}\]: ?"
     # what DJL Serving and TorchServe pass on of a worker's streams (PyProcess, WorkerLifeCycle: log4j's layouts)
     r"|(?:(?P<java>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d{3}) )?\[?(?:DEBUG|INFO|WARN|ERROR) {0,2}\]? {1,2}"
     r"(?:PyProcess (?:- )?W-\d{1,6}-[\w./-]{1,80}?-std(?:out|err): "

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from vllm_doctor.log.read.labels import unlabelled
 from vllm_doctor.log.read.prefix import ENTRIES
 from vllm_doctor.log.read.viewer_table import rows_said
 
@@ -51,7 +52,7 @@ def split(text: str) -> str:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:
         text = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-    text = rows_said(text)
+    text = unlabelled(rows_said(text))
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:

@@ -36,6 +36,16 @@ def _pool_limit(_: Container, said: dict[str, str]) -> Change:
     )  # fmt: skip
 
 
+def _larger_nodes(_: Container, said: dict[str, str]) -> Change:
+    return repair(
+        "node-pool-kind", f"even an empty node of its groups has less {said['resource']} than the pod asks for: add a "
+        "group of larger nodes, or ask for less (fewer GPUs: --tensor-parallel-size). A group that is at zero must be "
+        "labelled with its GPUs for the autoscaler to count them",
+        "kubectl get configmap -n kube-system cluster-autoscaler-status -o yaml; kubectl describe pod POD",
+        Direction.CHANGE,
+    )  # fmt: skip
+
+
 def _no_capacity(_: Container, said: dict[str, str]) -> Change:
     return repair(
         "node-capacity", f"the cloud refused the node ({said['said']}): ask for another zone, another kind of instance "
@@ -158,6 +168,7 @@ _REFUSALS = (
     RuntimeMessage("pod-refused", "The cluster's admission rules refuse the pod", _admission),
     RuntimeMessage("pod-autoscaler-at-limit", "The autoscaler may add no more nodes for the pod", _pool_limit),
     RuntimeMessage("pod-cloud-has-none", "The cloud gives the cluster no node for the pod", _no_capacity),
+    RuntimeMessage("pod-fits-no-group", "No node that the autoscaler can add would fit the pod", _larger_nodes),
     RuntimeMessage("pod-short-of-gpus", "No node has the GPUs that the pod asks for", _more_gpus),
     RuntimeMessage("pod-claim-unbound", "The pod's volume claim has no volume, so no node takes the pod", _claim),
     RuntimeMessage("pod-short-of-resource", "No node has what the pod requests", _resource),
@@ -184,6 +195,7 @@ _SPOKEN_BY = {
     "pod-refused": _POD,
     "pod-autoscaler-at-limit": _POD,
     "pod-cloud-has-none": _POD,
+    "pod-fits-no-group": _POD,
     "pod-short-of-gpus": _POD,
     "pod-claim-unbound": _POD,
     "pod-short-of-resource": _POD,

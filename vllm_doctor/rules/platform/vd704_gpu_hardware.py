@@ -28,6 +28,8 @@ def judge(case: Case) -> Outcome:
     said = root is not None and bool(root.ids & {"ecc", "gpu-lost"})
     sick = next((g for g in gpus or () if _asks(g)), None)
     if not (bad or said or sick is not None):
+        if (hung := _hung(case)) is not None:
+            return hung
         if root is not None and run is not None and (mute := run.first("smi-unreadable")) is not None:
             return _mute(case, root, mute)
         return Clear("no hardware fault is recorded" + (f"; {len(found)} Xid of applications" if found else ""))
@@ -45,6 +47,38 @@ def judge(case: Case) -> Outcome:
         evidence=evidence,
         changes=(_reboot(action, bad), _recover(action, bad)),
         refute="the same lines are from before the last reset or reboot",
+    )
+
+
+def _hung(case: Case) -> Finding | None:
+    """AMD's driver gave a card up that did not answer, or its runtime says so: of a run that failed or ended there."""
+    run, root = case.run, case.root
+    if run is None:
+        return None
+    told = [hit.index for hit in run.all("amdgpu-reset")[:2]]
+    said = [hit.index for hit in run.all("rocm-gpu-hang")[:1]]
+    if not said and not (told and (root is not None or run.deaths or run.stalled)):
+        return None
+    why = (
+        "the card did not answer and was reset: restart the service, and the host where the reset failed. Such hangs "
+        "are fixed in the card's firmware (linux-firmware: MES, SMU) and in the kernel's amdgpu: install newer ones"
+    )
+    return finding(
+        RULE,
+        title="The AMD GPU hung, and its driver reset it",
+        severity=_severity(case),
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(index) for index in (*told, *said)),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "gpu-driver",
+                Direction.REPAIR,
+                why,
+                command="dmesg | grep -iE 'amdgpu.*(reset|timeout|MES|ras)' | tail; rocm-smi --showhw",
+            ),
+        ),
+        refute="the same lines are from before the last start",
     )
 
 
