@@ -80,3 +80,8 @@ def test_rows_of_several_pods_keep_their_names() -> None:
 )
 def test_anything_else_stays_as_it_is(text: str) -> None:
     assert rows_said(text) == text
+
+
+def test_a_first_line_longer_than_any_head_is_no_head() -> None:
+    text = "\n".join(["message," + "x" * 200_000, *SAID])
+    assert rows_said(text) == text

@@ -14,7 +14,7 @@ from vllm_doctor.log.read.prefix import ENTRIES
 _EPOCH = re.compile(r"\d{10,19},")
 # A time that is put before its line, where the line may have none of its own.
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)\Z")
-_RULE = re.compile(r"[|+:=\s-]*-[|+:=\s-]*\Z")
+_RULE = frozenset("|+:=- \t\r")
 _FEW = 3
 _MOST_COLUMNS = 60
 _SAID = (*(text.lower() for text, _ in ENTRIES), "text", "content", "raw", "entry", "logline")
@@ -57,7 +57,10 @@ def _head(cells: Sequence[str]) -> _Head | None:
 
 
 def _parsed(line: str, sign: str) -> list[str]:
-    return next(csv.reader([line], delimiter=sign), [])
+    try:
+        return next(csv.reader([line], delimiter=sign), [])
+    except csv.Error:
+        return []
 
 
 def _separated(text: str, sign: str, head: _Head) -> str | None:
@@ -106,7 +109,7 @@ def _drawn(text: str, head: _Head) -> str:
         last = at
         behind = head.columns - head.said - 1
         left = line.rstrip()[1:-1].split("|", head.said)
-        if len(left) <= head.said or _RULE.match(line) is not None:
+        if len(left) <= head.said or _RULE.issuperset(line):
             continue
         inner = left[-1].rsplit("|", behind) if behind else [left[-1]]
         said = inner[0].removeprefix(" ").rstrip()

@@ -64,9 +64,21 @@ def _no_answer(case: Case, fault: Fault) -> Finding:
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
-        changes=(_longer(case, fault), *ways_out(case)),
+        changes=(*ways_out(case), _longer(case, fault))
+        if _has_computed(case, fault)
+        else (_longer(case, fault), *ways_out(case)),
         refute="py-spy dump of the workers, during the hang, shows no worker that waits for another rank or compiles",
     )
+
+
+def _has_computed(case: Case, fault: Fault) -> bool:
+    """Did the engine make tokens before, and nothing say that it compiles still? Then a step that does not end waits
+    or hangs, and a longer limit only makes the wait longer."""
+    run = case.run
+    if run is None or any(hit.index < fault.index for hit in run.all("compiles-in-a-step")):
+        return False
+    told = (hit for hit in run.all("stats") if hit.index < fault.index)
+    return any(float(hit.fields["generation"]) > 0 for hit in told)
 
 
 def _never_met(case: Case, fault: Fault) -> Finding:
