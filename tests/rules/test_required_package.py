@@ -22,6 +22,7 @@ def offered(answer: Answer, version: str | None) -> Change:
 
 HELPED = Answer("package", options=("transformers",), to="5.10.1", why="helped", command="pip install transformers")
 IN_COMMAND = Answer("package", options=("openai",), why="helped", command="pip install 'openai>=1.99.1,<1.100'")
+OPEN = Answer("package", options=("openai",), why="helped", command="pip install 'openai>=1.99.1'; pip check")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +34,9 @@ IN_COMMAND = Answer("package", options=("openai",), why="helped", command="pip i
         (HELPED, "0.11.1", "<5,>=4.56.0", "pip install 'transformers<5,>=4.56.0'"),
         (IN_COMMAND, "0.18.0", None, "pip install 'openai>=1.99.1,<1.100'"),
         (IN_COMMAND, "0.19.0", ">=2.0.0", "pip install 'openai>=2.0.0'"),
+        (OPEN, "0.18.0", None, "pip install 'openai>=1.99.1,<2.25.0'; pip check"),
+        (OPEN, "0.10.1", None, "pip install 'openai>=1.99.1'; pip check"),
+        (OPEN, None, None, "pip install 'openai>=1.99.1'; pip check"),
     ],
 )
 def test_what_helped_others_is_held_against_what_this_release_asks_for(

@@ -24,6 +24,13 @@ def both_take(one: str, other: str) -> bool:
     return not (_read(one) & _read(other)).is_unsatisfiable()
 
 
+def below_the_ends_of(one: str, other: str) -> str:
+    """`one` with those upper ends of `other` that it goes past: pip takes the newest, which `other` may leave out."""
+    past = {"<": ">=", "<=": ">"}
+    ends = [end for end in _read(other) if end.operator in past]
+    return ",".join([one, *(str(end) for end in ends if both_take(one, f"{past[end.operator]}{end.version}"))])
+
+
 def _read(text: str) -> "SpecifierSet":
     from packaging.specifiers import SpecifierSet
 

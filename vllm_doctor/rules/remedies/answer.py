@@ -18,7 +18,11 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.host_pool import pools_by_calls
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.requested_change import value_of_sentence
-from vllm_doctor.rules.remedies.required_package import names_a_release, what_vllm_asks_for
+from vllm_doctor.rules.remedies.required_package import (
+    names_a_release,
+    what_vllm_asks_for,
+    within_what_vllm_asks_for,
+)
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
 # In a command: the model, where it is one of the hub.
@@ -68,7 +72,7 @@ def changes_of(
             found += make(case, fault) if fault is not None else ()
         else:
             told = {**groups(answer, said), **fields}
-            known = _filled(answer, told)
+            known = _filled(within_what_vllm_asks_for(case, answer), told)
             asked = what_vllm_asks_for(case, answer)
             made = _change(case, known, _command(case, known, told)) if known is not None and asked is None else asked
             found.append(made)

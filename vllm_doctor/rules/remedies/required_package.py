@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.answers import Answer
-from vllm_doctor.knowledge.specifiers import both_take, is_specifier
+from vllm_doctor.knowledge.specifiers import below_the_ends_of, both_take, is_specifier
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -38,11 +40,25 @@ def what_vllm_asks_for(case: Case, answer: Answer) -> Change | None:
     return None
 
 
+def within_what_vllm_asks_for(case: Case, answer: Answer) -> Answer:
+    """The answer with a command that installs nothing newer than this release of vLLM takes."""
+    command = answer.command or ""
+    for name in answer.options if answer.kind == "package" else ():
+        asked = versions.requires(name, case.version) if case.version is not None else None
+        for written in dict.fromkeys(_in_command(command, name)) if asked else ():
+            command = command.replace(f"{name}{written}", f"{name}{below_the_ends_of(written, asked or '')}")
+    return replace(answer, command=command or None)
+
+
 def _named(answer: Answer, name: str) -> Iterator[str]:
     """The releases that the answer or its command writes for a package; what it takes from the message is none."""
     if answer.to is not None and is_specifier(answer.to):
         yield answer.to
-    for part in (answer.command or "").split(name)[1:]:
+    yield from _in_command(answer.command or "", name)
+
+
+def _in_command(command: str, name: str) -> Iterator[str]:
+    for part in command.split(name)[1:]:
         written = part.split("]", 1)[-1] if part.startswith("[") else part
         end = next((at for at, sign in enumerate(written) if sign in _ENDS), len(written))
         if written[:1] in "<>=!~" and is_specifier(written[:end]):
