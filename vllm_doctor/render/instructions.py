@@ -53,6 +53,7 @@ _DEEDS = {
     "client-key": "send the server's key with the request",
     "client-retry": "let the client send it again",
     "wsl": "run vLLM under WSL, or on Linux",
+    "wsl-kernel": "update the kernel of WSL",
     "gpu-sharing": "change how the container shares the GPU",
     "guard": "put a guard in front of the server",
     "kv-transfer": "repair the KV transfer",
