@@ -19,6 +19,10 @@ WHOLE = "The checkpoint is a model with images, read as its text part alone"
         ("'layers.3.mlp.down_proj.weight_scale'", QUANTIZED),
         ("'layers.3.self_attn.o_proj.weight.absmax'", QUANTIZED),
         ("'layers.3.mlp.gate_up_proj.qweight'", QUANTIZED),
+        (
+            "'layers.3.mlp.up_proj.wf_unsqueeze_zero'",
+            "The checkpoint holds a quantizer's own buffer beside its weights",
+        ),
         ("'lm_head.weight'", TIED),
         ("There is no module or parameter named 'lm_head' in ExampleForCausalLM", TIED),
         ("'_orig_mod.layers.3.mlp.up_proj.weight'", WRAPPED),

@@ -162,3 +162,35 @@ def test_a_module_that_later_wheels_bring_is_a_matter_of_the_release(version: st
 def test_the_build_refuses_a_system_by_its_own_sentence() -> None:
     raised = "AssertionError: vLLM only supports Linux platform (including WSL)."
     assert _first(_crash(raised, ("<string>", "<module>", ""))).title == "This release of vLLM is built on Linux alone"
+
+
+def test_torchs_older_words_for_an_error_of_nccl_are_read() -> None:
+    raised = "Unhandled exception: St13runtime_error. what(): NCCL Error 5: invalid usage"
+    found = _first(f"ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n{raised}")
+    assert (found.code, found.title) == ("VD803", "NCCL is used in a way that it does not allow")
+
+
+def test_a_compiler_that_stops_in_torchs_headers_is_of_another_cuda() -> None:
+    header = f"{SITE}/torch/include/c10/util/x.h(15)"
+    raised = (
+        "RuntimeError: Ninja build failed. Ninja output:\n"
+        f'FAILED: [code=2] x.o\n{header}: error: identifier "_x" is undefined\nninja: build stopped: subcommand failed.'
+    )
+    found = _first(_crash(raised, (f"{SITE}/flashinfer/jit/cpp_ext.py", "run_ninja", "raise RuntimeError(msg) from e")))
+    assert found.detail == "it needs the CUDA toolkit that torch was built with (CUDA_HOME)"
+
+
+def test_a_trainer_whose_call_to_its_server_broke_is_a_client() -> None:
+    raised = "requests.exceptions.ConnectionError: ('Aborted.', RemoteDisconnected('Remote end closed connection'))"
+    found = _first(
+        _crash(raised, (f"{SITE}/trl/extras/vllm_client.py", "update_named_param", "r = self.session.post(u)"))
+    )
+    assert found.code == "VD521"
+
+
+def test_an_exception_that_its_carrier_cannot_build_again_stands_in_another_log() -> None:
+    raised = "TypeError: wrap_exception.<locals>.__init__() takes 1 positional argument but 4 were given"
+    found = _first(
+        f"vllm==0.8.5\n{_crash(raised, (f'{SITE}/xoscar/backends/message.py', 'as_instanceof_cause', 'x()'))}"
+    )
+    assert found.title == "The exception of the model's process could not be passed on"

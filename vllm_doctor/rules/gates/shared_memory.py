@@ -4,7 +4,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.rules.case import Case
 
-_FAILED = frozenset({"nccl-system", "nccl-unhandled", "nccl-any"})
+_FAILED = frozenset({"nccl-system", "nccl-unhandled", "nccl-any", "nccl-numbered"})
 SAID = ("nccl-shm", "nccl-fallocate", "shm-full", "shm-object", "shm-segment")
 
 

@@ -15,7 +15,7 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 _IDS = ("address-in-use",)
 # NCCL tells its last error below its own message.
 _ASK_FOR_ANY = frozenset({"get_open_port", "_get_open_port"})
-_OF_NCCL = frozenset({"nccl-any", "nccl-internal", "nccl-system", "nccl-unhandled"})
+_OF_NCCL = frozenset({"nccl-any", "nccl-numbered", "nccl-internal", "nccl-system", "nccl-unhandled"})
 
 
 def judge(case: Case) -> Outcome:

@@ -24,6 +24,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     compiler_line,
     missing_tool,
     refused_source,
+    refused_torch,
     told_of_build,
     toolkit_folder,
     uncompiled,
@@ -191,6 +192,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("a module lacks a name, and nobody knows whose module it is")
     symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
     unfit = next((words for wanted, words in UNFIT.items() if wanted in fault.ids), None) if tool is None else None
+    headers = refused_torch(case, fault)
+    unfit = UNFIT["toolkit-mismatch"] if headers and tool is None else unfit
     brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
     if library is not None and brought is not None:
         return finding(
@@ -217,7 +220,7 @@ def judge(case: Case) -> Outcome:
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY
-        if fits or guarded or symbol is not None or fault.ids & {"import-name", "module-attribute"}
+        if fits or guarded or headers or symbol is not None or fault.ids & {"import-name", "module-attribute"}
         else Confidence.CONFIRMED,
         changes=(
             # A build for Windows that got as far as a check of vLLM's own lacks that package alone.

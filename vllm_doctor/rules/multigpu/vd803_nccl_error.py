@@ -25,6 +25,7 @@ _IDS = (
     "nccl-internal",
     "all-reduce-arg",
     "nccl-any",
+    "nccl-numbered",
     "nccl-shm-attach",
     "nccl-cupy",
     "gloo",
@@ -216,7 +217,8 @@ _REFUTE = "a single GPU fails in the same way"
 
 
 def _why(fault: Fault) -> str | None:
-    return fault.fields("nccl-any").get("why") or fault.fields("nccl-cupy").get("why")
+    named = ("nccl-any", "nccl-numbered", "nccl-cupy")
+    return next((why for name in named if (why := fault.fields(name).get("why"))), None)
 
 
 RULE = rule("VD803", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -86,6 +86,11 @@ def compiler_line(case: Case, fault: Fault) -> tuple[Evidence, ...]:
     return (case.line(at),) if at is not None else ()
 
 
+def refused_torch(case: Case, fault: Fault) -> bool:
+    """Does the compiler stop in torch's own headers? They ask for the CUDA that torch was built with."""
+    return any(says(line.excerpt, "compiler-refuses-torch") for line in compiler_line(case, fault))
+
+
 def refused_source(case: Case, fault: Fault) -> str | None:
     """The package whose own code a compiler refused: the tools are there, and another kernel is what helps."""
     lines = compiler_line(case, fault)

@@ -36,6 +36,8 @@ _BROKEN = frozenset({"UnboundLocalError", "NameError", "IndexError", "ZeroDivisi
 
 
 _OF_TORCH = frozenset({"torch", "triton", "nvidia", "transformers"})
+# They pass on what failed elsewhere.
+_CARRIERS = frozenset({"ray", "xoscar"})
 # So many of the innermost files tell the folder that a program is.
 _FILES = 2
 
@@ -232,7 +234,7 @@ def _elsewhere(fault: Fault, root: Link) -> str | None:
         return None
     package = folder(files[-1])
     if package:
-        return None if (distribution(package) or package) in required() | _OF_TORCH else package
+        return None if (distribution(package) or package) in required() | _OF_TORCH | _CARRIERS else package
     return _checkout(files)
 
 
