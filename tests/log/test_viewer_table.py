@@ -45,8 +45,9 @@ ROWS = [[when, line, '{pod="a-0"}'] for when, line in zip(TIMES, SAID, strict=Tr
         _written(["_time", "_raw", "x"], ROWS, "\t"),
         _drawn(["Time", "Message", "Labels"], ROWS),
         "Logs of the last hour:\n" + _drawn(["Time", "Message", "Labels"], ROWS),
+        "-----\n" + _drawn(["@timestamp", "@message", "x"], ROWS[::-1]) + "\n-----\n",
     ],
-    ids=["Loki", "CloudWatch", "Azure, newest first", "Splunk, tabs", "drawn", "drawn below a line"],
+    ids=["Loki", "CloudWatch", "Azure, newest first", "Splunk, tabs", "drawn", "drawn below a line", "Insights"],
 )
 def test_its_rows_are_the_lines_with_their_times(text: str) -> None:
     lines = [line for line in _lines(text) if not line.startswith("Logs of")]

@@ -34,7 +34,7 @@ class _Head(msgspec.Struct, frozen=True):
 
 def rows_said(text: str) -> str:
     """What the rows of a table say, each in its line, the oldest first; the same text where it is none."""
-    first = text.lstrip("\n").partition("\n")[0]
+    first = next((line for line in text.split("\n", _FEW)[:_FEW] if not _RULE.issuperset(line)), "")
     if _EPOCH.match(first) is not None or text.count("\n") < _FEW - 1:
         return _without_head(text)
     if (head := _head(_cells(first))) is not None:
@@ -115,7 +115,8 @@ def _drawn(text: str, head: _Head) -> str:
         said = inner[0].removeprefix(" ").rstrip()
         rows.append([*left[:-1], said, *inner[1:]])
     told = _told([row for row in rows[1:] if len(row) == head.columns], head)
-    return "\n".join(("", *told, *given[last + 1 :]))
+    below = given[last + 1 :]
+    return "\n".join(("", *told, *(below if not all(map(_RULE.issuperset, below)) else ())))
 
 
 def _without_head(text: str) -> str:

@@ -79,7 +79,7 @@ def judge(case: Case) -> Outcome:
         if root is None or root.crash is None or not any(_asks(link) for link in root.crash.links):
             return fault
         if not _of_a_hub(case, root):
-            return NotHere("nothing says that a hub was asked")
+            return NotHere("no line shows that a hub was asked")
         fault = root
     asked = fault.crash is not None and any(says(file, "call-of-an-api-client") for file in fault.crash.files)
     if asked or (case.run is not None and case.run.client is not None):
