@@ -47,3 +47,11 @@ def _moment(text: str) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def seconds_of(span: str) -> float:
+    """A span as a bar of progress counts it (`1:02:03`, `02:03`), in seconds."""
+    total = 0
+    for part in span.split(":"):
+        total = total * 60 + int(part or 0)
+    return float(total)

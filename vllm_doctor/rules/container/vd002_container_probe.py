@@ -3,7 +3,7 @@
 import math
 
 from vllm_doctor.knowledge.versions import default_port
-from vllm_doctor.log.clock import seconds_between
+from vllm_doctor.log.clock import seconds_between, seconds_of
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.container import Check, Container
@@ -262,20 +262,13 @@ def _needed(case: Case, container: Container) -> tuple[float | None, tuple[Arith
     if last is None or run.reached() not in {StartupPhase.WEIGHTS, None}:
         told = Arithmetic("it was given", round(lived), "s", "start to end", "the container")
         return lived * _LONGER, (told,)
-    done, total, took = int(last["done"]), int(last["total"]), _seconds(last["took"])
+    done, total, took = int(last["done"]), int(last["total"]), seconds_of(last["took"])
     weights = took * total / done
     whole = max(0.0, lived - took) + weights * _AFTER_WEIGHTS
     return whole, (
         Arithmetic("a whole start", round(whole), "s", f"{lived - took:.0f} + {_AFTER_WEIGHTS:g} × {weights:.0f}", ""),
         Arithmetic("weights", round(weights), "s", f"{took:g} s for {done} of {total} files", "the log"),
     )
-
-
-def _seconds(clock: str) -> float:
-    total = 0
-    for part in clock.split(":"):
-        total = total * 60 + int(part or 0)
-    return float(total)
 
 
 def _startup(container: Container, check: Check | None, needed: float | None) -> Change:

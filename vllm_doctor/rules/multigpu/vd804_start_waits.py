@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.clock import seconds_of
+from vllm_doctor.log.match import Hit, read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
@@ -27,6 +28,8 @@ _STEP_S = 300
 # A disk that turns reads 150 MiB/s, a network file system in order more; below a third of it the start is long.
 _SLOW_MIB_S = 50.0
 _SLOW_S = 120.0
+# Of 120 starts two took more than an hour for their weights (log/silence.py).
+_FILES, _SLOW_WHOLE_S = 2, 3600.0
 # The last lines after which a start in order goes on within seconds, and what the ranks do next.
 _SOON = {
     "wait-nccl": "NCCL opens its paths between the GPUs",
@@ -60,7 +63,7 @@ def judge(case: Case) -> Outcome:
         return silent
     if (bare := _only_waits(case, run, waits, minutes)) is not None:
         return bare
-    if (slow := _slow_files(case, run)) is not None:
+    if (slow := _slow_files(case, run) or _slow_bar(case, run)) is not None:
         return slow
     return NotHere("the last lines of the run do not show ranks that wait")
 
@@ -86,6 +89,35 @@ def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
         arithmetic=(Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),),
         changes=(_storage(case), *known(case, run.last("weights-shards"))),
         refute="the weights are quantized while they are loaded, or another load reads from the same disk meanwhile",
+        then=silence.usual(run).look,
+    )
+
+
+def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
+    """A log that ends in the bar of the weights' files, which counts what is left in hours: files differ in size, so
+    the pace of one says little, and that of several with the time of all of them does."""
+    last = silence.wait(run)
+    if last is None or last.id != "weights-shards" or run.served() or run.stopped is not None or run.deaths:
+        return None
+    told = read("shards-progress", run.lines[last.index].text)
+    if told is None or int(told["done"]) < _FILES:
+        return None
+    took = seconds_of(told["took"])
+    whole = took * int(told["total"]) / int(told["done"])
+    if took < _SLOW_S or whole < _SLOW_WHOLE_S:
+        return None
+    return finding(
+        RULE,
+        title=f"The weights take {whole / 3600:.1f} hours at this pace: their storage is slow",
+        phase=Phase.NOT_MEMORY,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(last.index),),
+        arithmetic=(
+            Arithmetic("all files", round(whole), "s", f"{took:.0f} s / {told['done']} × {told['total']}", "the log"),
+        ),
+        changes=(*known(case, last), _storage(case)),
+        refute="the files are downloaded meanwhile, or quantized while they are loaded",
         then=silence.usual(run).look,
     )
 
