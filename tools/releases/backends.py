@@ -35,7 +35,8 @@ _OF_KERNELS = {"dcp": "can_return_lse_for_decode", "pcp": "supports_pcp"}
 _SIZES = "get_supported_kernel_block_sizes"
 _BASE = "AttentionBackend"
 _COMPOSES = "create_composite_attention_backend"
-_FILES = r"vllm/(v1/)?attention/(backend|backends/.*)\.py"
+# The backends of latent attention stand on a class that lies beside its layer from 0.15 on.
+_FILES = r"vllm/((v1/)?attention/(backend|backends/.*)|model_executor/layers/attention/mla_attention)\.py"
 _ORDER = "_get_backend_priorities"
 _PLATFORM = "vllm/platforms/cuda.py"
 _CACHES = r"vllm/config/(cache|__init__)\.py"

@@ -3,6 +3,10 @@
 The method of a layer is chosen by what the layer is (`isinstance(layer, FusedMoE)`). Where neither that function nor
 what it hands the layer on to names experts, it answers None of them; a release whose experts assert that they have a
 method (`assert quant_method is not None`, up to 0.11) ends the start there.
+
+Adapters wrap experts (lora/layers/fused_moe.py, from 0.11.1): they ask the method of a model's experts for its scales
+(`get_fused_moe_quant_config`), from 0.12 on for a kernel (`select_gemm_impl`, later one of its own, `moe_kernel`). A
+method each of whose classes gives none has no experts that an adapter could wrap.
 """
 
 from __future__ import annotations
@@ -18,6 +22,10 @@ _CHOOSES, _LAYER = "get_quant_method", "layer"
 _OF_EXPERTS = frozenset({"FusedMoE", "RoutedExperts"})
 _DEPTH = 6
 _TEST = "isinstance"
+_WRAPPER = "vllm/lora/layers/fused_moe.py"
+_SCALES, _KERNEL, _OWN_KERNEL = "get_fused_moe_quant_config", "select_gemm_impl", "moe_kernel"
+_OF_METHODS = r"vllm/model_executor/layers/(quantization|fused_moe)/.*\.py"
+_BASE, _PLAIN = "FusedMoEMethodBase", "UnquantizedFusedMoEMethod"
 
 
 class Layered:
@@ -28,11 +36,78 @@ class Layered:
         self.classes = {node.name: node for body in bodies for node in body if isinstance(node, ast.ClassDef)}
         self.functions = {node.name: node for body in bodies for node in body if isinstance(node, ast.FunctionDef)}
         self.asserted = _EXPERTS in wheel.files and _asserts_a_method(wheel.tree(_EXPERTS))
+        self.wrapped = wheel.files.get(_WRAPPER, "")
+        self.of_layers = {
+            node.name: node
+            for path in wheel.paths(_OF_METHODS)
+            for node in wheel.tree(path).body
+            if isinstance(node, ast.ClassDef)
+        }
 
     def no_experts(self, name: str) -> bool:
         """Is it sure that a method ends the start of a model with fused experts? Not where a layer is handed on to
         what was not found."""
         return self.asserted and self._names(name, _CHOOSES, _DEPTH) is False
+
+    def no_adapted_experts(self, name: str) -> bool:
+        """Is it sure that an adapter finds nothing to wrap in a method's experts? Those that a checkpoint leaves out
+        are another method's."""
+        if self.asserted and self._names(name, _CHOOSES, _DEPTH) is False:
+            return False  # said already
+        made = self._experts(name, _CHOOSES, frozenset())
+        return bool(self.wrapped and made) and not any(self._adapted(one) for one in made or ())
+
+    def _experts(self, owner: str, function: str, seen: frozenset[tuple[str, str]]) -> frozenset[str] | None:
+        """The classes of experts that a function may choose among; None where it cannot be followed. Methods hand a
+        layer on to each other: one that is followed already adds nothing."""
+        if (owner, function) in seen:
+            return frozenset()
+        seen |= {(owner, function)}
+        found = self._method(owner, function) if owner else self.functions.get(function)
+        if found is None:
+            return None
+        named = {node.id for node in ast.walk(found) if isinstance(node, ast.Name)}
+        made = {one for one in named if one != _PLAIN and _BASE in self._line(one)}
+        for call in _handed_on(found):
+            if self._line(ast.unparse(call.func)):
+                continue  # a method of a layer that is made
+            match call.func:
+                case ast.Name(id=name):
+                    inner = self._experts("", name, seen)
+                case ast.Attribute(value=ast.Name(id=of), attr=name) if of in {"self", "cls"} or of in self.of_layers:
+                    inner = self._experts(owner if of in {"self", "cls"} else of, name, seen)
+                case ast.Attribute(value=ast.Call(func=of), attr=name):
+                    inner = self._experts(ast.unparse(of).partition(".")[0], name, seen)
+                case _:
+                    inner = None
+            if inner is None:
+                return None
+            made |= inner
+        return frozenset(made)
+
+    def _line(self, name: str) -> list[str]:
+        """A class and those before it that are here."""
+        line: list[str] = []
+        while name in self.of_layers and name not in line:
+            line.append(name)
+            name = next((n for base in self.of_layers[name].bases if (n := ast.unparse(base)) in self.of_layers), "")
+        return line
+
+    def _adapted(self, name: str) -> bool:
+        """Does a class of experts give an adapter what it asks for?"""
+        line = [self.of_layers[one] for one in self._line(name)]
+        told = {f.name: f for node in reversed(line) for f in node.body if isinstance(f, ast.FunctionDef)}
+        if f".{_KERNEL}(" not in self.wrapped:
+            scales = told.get(_SCALES)
+            return scales is None or _first(scales) != "return None"
+        own = "supports_internal_mk" in self.wrapped and any(
+            isinstance(n, ast.Attribute) and n.attr == _OWN_KERNEL and isinstance(n.ctx, ast.Store)
+            for node in line
+            if node.name != _BASE
+            for n in ast.walk(node)
+        )
+        kernel = told.get(_KERNEL)
+        return own or kernel is None or not _first(kernel).startswith("raise ")
 
     def _names(self, owner: str, function: str, depth: int) -> bool | None:
         """Does a function ask whether a layer holds experts? None where it cannot be followed."""
@@ -61,6 +136,12 @@ class Layered:
         own = next((line for line in node.body if isinstance(line, ast.FunctionDef) and line.name == name), None)
         bases = [ast.unparse(base) for base in node.bases]
         return own or next((found for base in bases if (found := self._method(base, name)) is not None), None)
+
+
+def _first(function: ast.FunctionDef) -> str:
+    """The first line of a function that says something."""
+    lines = [line for line in function.body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))]
+    return ast.unparse(lines[0]) if lines else ""
 
 
 def _handed_on(function: ast.FunctionDef) -> Iterator[ast.Call]:

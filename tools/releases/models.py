@@ -79,6 +79,8 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
         made.setdefault(method, {}).update(_asked(classes, cls))
         if layered.no_experts(cls):
             made[method]["no_experts"] = True
+        elif layered.no_adapted_experts(cls):
+            made[method]["no_adapted_experts"] = True
     algorithms = _algorithms(wheel)
     if algorithms and "modelopt" in made:
         made["modelopt"]["algorithms"] = algorithms

@@ -22,11 +22,11 @@ from vllm_doctor.plan.model.families import BOTH_WAYS
 from vllm_doctor.plan.support.asked_facts import FactTest
 
 # The questions that a launch can ask, in the order in which one is told: what a reader would change first.
-_ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability")
+_ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability", "sparse")
 # Models whose layers name a backend of their own: the release does not choose.
 _OWN = frozenset({"deepseek_v4", "minimax_m3", "step5", "glm5_next"})
 # Layers that keep keys and values.
-_KINDS = frozenset({"full", "sliding", "chunked"})
+_KINDS = frozenset({"full", "sliding", "chunked", "mla"})
 _SHORT = {"half": "float16", "float": "float32"}
 
 _Facts = Mapping[str, object]
@@ -54,7 +54,11 @@ def _facts(a: Architecture, s: Settings, layer: Attention, capability: float) ->
     dtype = _SHORT.get(s.dtype, s.dtype)
     facts: dict[str, object] = {"capability": capability, "major": int(capability), "dtype": dtype}
     facts["mla"] = latent = a.mla is not None and s.latents
-    if not (a.mla is not None and a.mla.indexer_top):  # whose cache the release lays out anew
+    if a.mla is not None and a.mla.indexer_top:
+        facts["sparse"] = True
+        if s.kv_dtype != "auto" and not s.does.packs_asked_latents:  # before, it is laid out anew ahead of the choice
+            facts["kv_cache_dtype"] = "auto" if s.kv_dtype == "bfloat16" else s.kv_dtype
+    else:
         facts["kv_cache_dtype"] = s.kv_dtype
     if not latent:
         if layer.head_dim == layer.value_dim:
@@ -155,6 +159,7 @@ def _told(question: str, facts: _Facts, s: Settings, gpu: Card) -> Refusal:
         "head_size": f"heads of {facts.get('head_size')}",
         "sink": "attention sinks",
         "mm_prefix": "images that are seen both ways",
+        "sparse": "sparse latent attention",
         "capability": f"{gpu.name}, compute capability {gpu.capability}",
     }
     if question in own:
