@@ -5,13 +5,14 @@ what it hands the layer on to names experts, it answers None of them; a release 
 method (`assert quant_method is not None`, up to 0.11) ends the start there.
 
 Adapters wrap experts (lora/layers/fused_moe.py, from 0.11.1): they ask the method of a model's experts for its scales
-(`get_fused_moe_quant_config`), from 0.12 on for a kernel (`select_gemm_impl`, later one of its own, `moe_kernel`). A
+(`get_fused_moe_quant_config`), from 0.12 on for a kernel (`select_gemm_impl`, later one of its own, `moe_mk` or `moe_kernel`). A
 method each of whose classes gives none has no experts that an adapter could wrap.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from releases.wheel import Wheel
@@ -21,9 +22,11 @@ _EXPERTS = "vllm/model_executor/layers/fused_moe/layer.py"
 _CHOOSES, _LAYER = "get_quant_method", "layer"
 _OF_EXPERTS = frozenset({"FusedMoE", "RoutedExperts"})
 _DEPTH = 6
-_TEST = "isinstance"
+# What is asked of a layer and hands it on to nothing.
+_TESTS = frozenset({"isinstance", "getattr", "hasattr", "type"})
 _WRAPPER = "vllm/lora/layers/fused_moe.py"
-_SCALES, _KERNEL, _OWN_KERNEL = "get_fused_moe_quant_config", "select_gemm_impl", "moe_kernel"
+_SCALES, _KERNEL = "get_fused_moe_quant_config", "select_gemm_impl"
+_OWN_KERNEL = re.compile(r"quant_method\.(moe_mk|moe_kernel)\b")
 _OF_METHODS = r"vllm/model_executor/layers/(quantization|fused_moe)/.*\.py"
 _BASE, _PLAIN = "FusedMoEMethodBase", "UnquantizedFusedMoEMethod"
 
@@ -100,8 +103,9 @@ class Layered:
         if f".{_KERNEL}(" not in self.wrapped:
             scales = told.get(_SCALES)
             return scales is None or _first(scales) != "return None"
-        own = "supports_internal_mk" in self.wrapped and any(
-            isinstance(n, ast.Attribute) and n.attr == _OWN_KERNEL and isinstance(n.ctx, ast.Store)
+        kept = set(_OWN_KERNEL.findall(self.wrapped))
+        own = any(
+            isinstance(n, ast.Attribute) and n.attr in kept and isinstance(n.ctx, ast.Store)
             for node in line
             if node.name != _BASE
             for n in ast.walk(node)
@@ -147,7 +151,7 @@ def _first(function: ast.FunctionDef) -> str:
 def _handed_on(function: ast.FunctionDef) -> Iterator[ast.Call]:
     """Each call that is given the layer, beside the question of what it is."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id == _TEST):
+        if isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _TESTS):
             given = [*node.args, *(word.value for word in node.keywords)]
             if any(isinstance(one, ast.Name) and one.id == _LAYER for one in given):
                 yield node

@@ -55,6 +55,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     mla_block_64: bool
     video_beside_image: bool
     copies_encoder_outputs: bool
+    asks_map_of_adapted_experts: bool
     adapts_experts: bool
     mxfp4_for_triton: bool
     keeps_fp8_workspace: bool

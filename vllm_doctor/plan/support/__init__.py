@@ -74,7 +74,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *(list(quantized.refusals(a, s)) or list(schemes.refusals(a, s, gpu)) or checkpoint_keys.refusals(a, s)),
         *shapes.refusals(a, s),
         *marlin.refusals(a, s, gpu),
-        *adapters.refusals(a, s),
+        *adapters.refusals(a, s, gpu),
         *sampler.refusals(s, gpu),
         *graph_sizes.refusals(a, s, gpu),
         *card.indexer(a, s, gpu),

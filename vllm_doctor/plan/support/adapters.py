@@ -14,12 +14,15 @@ from pathlib import Path
 import msgspec
 
 from vllm_doctor.knowledge.adapted import HEAD, adapted_words
+from vllm_doctor.knowledge.gpus import Card
+from vllm_doctor.knowledge.traits import lacks
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Shared
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.support import without_experts
 from vllm_doctor.plan.terms.encoder import text_only
 
 
@@ -106,10 +109,24 @@ def _shared(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--max-lora-rank", str(s.lora_rank), f"a multiple of {par.tp}, the ranks that share its rows")
 
 
-def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+def _experts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """One refusal, where adapters find nothing in a model's experts: its class has no map of them, which is asked for
+    whatever is adapted (lora/utils.py process_packed_modules_mapping), or their quantization gives no kernel."""
+    if a.moe is None:
+        return
+    if s.does.asks_map_of_adapted_experts and lacks(a.name, "get_expert_mapping", s.version):
+        instead = f"no --enable-lora: {a.name} of {s.version} has no map of its experts (get_expert_mapping)"
+        yield Refusal("--enable-lora", "set", f"{instead}, or vLLM 0.25")
+    elif s.does.adapts_experts and s.lora_targets is None and (method := without_experts.unadapted(a, s, gpu)):
+        instead = f"no --enable-lora: vLLM {s.version} adapts no experts in {method}"
+        yield Refusal("--enable-lora", "set", f"{instead}; or a checkpoint in another format")
+
+
+def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """One refusal, where adapters are asked for that end the start."""
     if not s.loras:
         return
+    yield from _experts(a, s, gpu)
     yield from _vocabulary(a, s)
     yield from _rank(a, s)
     yield from _shared(a, s)

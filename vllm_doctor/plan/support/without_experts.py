@@ -7,10 +7,11 @@ by itself, by a name that packed layers have not (history/traits.json `joined_ex
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 
 from vllm_doctor.knowledge.gpus import Card
-from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.history import Record, history
 from vllm_doctor.knowledge.traits import has_trait
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
@@ -27,18 +28,38 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     """One refusal, where each method that the release may take the checkpoint by has nothing for them."""
     if a.moe is None or s.gguf is not None or any(r.flag == "--quantization" for r in s.refusals):
         return
-    table = history("models", "quantizations")
-    named = s.quantization is not None and s.quantization in table
-    asked = (s.quantization,) if s.quantization is not None and named else methods(a, s)
-    here = {name: table.value(name, s.version) for name in asked if name in table and table.exists(name, s.version)}
-    held = gpu.capability if gpu is not None else None
-    able = {n: one for n, one in here.items() if held is None or float(str(one.get("capability", "0"))) <= held}
+    asked, able = _asked(a, s), _able(a, s, gpu)
     joined = has_trait(a.name, "joined_experts", s.version) and able.keys() <= _NO_WEIGHT
     fused = has_trait(a.name, "fused_experts", s.version) and all(one.get("no_experts") for one in able.values())
     if able and (joined or (fused and not _stands_in(a, s))):
         flag = "--quantization" if a.quantization is None or s.quantization is not None else "quantization_config"
         name = asked[-1].replace("_", "-") if flag == "quantization_config" else asked[-1]
         yield Refusal(flag, name, f"another method: {name} of {s.version} has nothing for the experts of {a.name}")
+
+
+def unadapted(a: Architecture, s: Settings, gpu: Card | None) -> str | None:
+    """The method whose experts an adapter could not wrap, whichever the release may take the checkpoint by
+    (history/models.json `no_adapted_experts`); None where one gives a kernel, or experts are left out of it."""
+    told = a.quantization.values if a.quantization is not None and s.quantization is None else {}
+    if "expert" in json.dumps(told):
+        return None
+    able = _able(a, s, gpu)
+    return list(able)[-1] if able and all(one.get("no_adapted_experts") for one in able.values()) else None
+
+
+def _asked(a: Architecture, s: Settings) -> Sequence[str]:
+    """The methods that the launch asks for, or the checkpoint."""
+    table = history("models", "quantizations")
+    named = s.quantization is not None and s.quantization in table
+    return (s.quantization,) if s.quantization is not None and named else methods(a, s)
+
+
+def _able(a: Architecture, s: Settings, gpu: Card | None) -> Mapping[str, Record]:
+    """Those of them that the release has for the card, with what is known of each."""
+    table = history("models", "quantizations")
+    here = {n: table.value(n, s.version) for n in _asked(a, s) if n in table and table.exists(n, s.version)}
+    held = gpu.capability if gpu is not None else None
+    return {n: one for n, one in here.items() if held is None or float(str(one.get("capability", "0"))) <= held}
 
 
 def _stands_in(a: Architecture, s: Settings) -> bool:
