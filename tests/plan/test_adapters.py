@@ -117,3 +117,42 @@ def test_adapters_of_experts(flags, version, flag):
     a, s, gpu = settings(MIXTRAL, f"--enable-lora {flags}", version)
     told = [r.flag for r in (*s.refusals, *judge(a, s, gpu).refusals)]
     assert told == ([] if flag is None else [flag])
+
+
+GEMMA_4 = {
+    **EXPERTS,
+    "model_type": "gemma4_text",
+    "architectures": ["Gemma4ForCausalLM"],
+    "enable_moe_block": True,
+    "num_experts": 128,
+    "top_k_experts": 8,
+    "moe_intermediate_size": 704,
+}
+QWEN_MOE = {**EXPERTS, "architectures": ["Qwen3MoeForCausalLM"], "moe_intermediate_size": 768}
+STORED = {**QWEN_MOE, "quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "told"),
+    [
+        (GEMMA_4, "", "0.20.0", "Gemma4ForCausalLM of 0.20.0 has no map of its experts"),
+        (GEMMA_4, "", "0.25.0", None),  # which asks the layer
+        (QWEN_MOE, "", "0.20.0", None),
+        (QWEN_MOE, "--quantization bitsandbytes", "0.11.0", None),  # adapters have no experts yet
+        (QWEN_MOE, "--quantization bitsandbytes", "0.11.1", "0.11.1 adapts no experts in bitsandbytes"),
+        (QWEN_MOE, "--quantization bitsandbytes --lora-target-modules q_proj", "0.20.0", None),
+        (STORED, "", "0.12.0", "0.12.0 adapts no experts in awq"),
+        (STORED, "", "0.13.0", None),
+    ],
+)
+def test_experts_that_an_adapter_could_not_wrap_end_the_start(config, flags, version, told):
+    a, s, gpu = settings(config, f"--enable-lora {flags}", version, "H100")
+    found = [r.needed for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]
+    assert len(found) == (told is not None)
+    assert all(told in needed for needed in found)
+
+
+def test_a_checkpoint_that_leaves_its_experts_out_is_not_asked():
+    left_out = {**STORED["quantization_config"], "modules_to_not_convert": ["experts"]}
+    a, s, gpu = settings({**STORED, "quantization_config": left_out}, "--enable-lora", "0.12.0", "H100")
+    assert not [r for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.plan.models import DEEPSEEK_LIKE, GPT_OSS_20B, LLAMA_8B
+from tests.plan.models import DEEPSEEK_LIKE, DSA_LIKE, GPT_OSS_20B, LLAMA_8B
 from vllm_doctor.plan.question.planner import Question, planner
 
 GEMMA_3 = {
@@ -231,3 +231,53 @@ def test_the_first_engine_fills_latents_by_flash_attention(refused, gpu, version
     words = " ".join((*env, "--dtype half"))
     found = refused(words, config=DEEPSEEK_LIKE, gpu=gpu, version=version)
     assert any(one.startswith("--gpu") for one in found) is told
+
+
+@pytest.mark.parametrize(
+    ("cache", "gpu", "version", "told"),
+    [
+        ("fp8_e4m3", "H200", "0.17.1", None),  # laid out anew before a backend is chosen
+        ("fp8_e4m3", "H200", "0.23.0", "--kv-cache-dtype: auto: no backend of 0.23.0 takes it"),
+        ("fp8", "H200", "0.23.0", None),
+        ("bfloat16", "H200", "0.23.0", None),
+        ("fp8_e4m3", "B200", "0.23.0", None),  # by FlashInfer's
+        ("fp8_e5m2", "B200", "0.33.0", "--kv-cache-dtype: auto: no backend of 0.33.0 takes it"),
+    ],
+)
+def test_sparse_latents_ask_for_a_cache_by_the_name_that_is_given(refused, cache, gpu, version, told):
+    found = refused(f"--tensor-parallel-size 8 --kv-cache-dtype {cache}", config=DSA_LIKE, gpu=gpu, version=version)
+    assert len(found) == (told is not None)
+    assert all(one.startswith(str(told)) for one in found)
+
+
+CAPPED = {
+    **LLAMA_8B,
+    "model_type": "gemma2",
+    "architectures": ["Gemma2ForCausalLM"],
+    "head_dim": 256,
+    "sliding_window": 4096,
+    "attn_logit_softcapping": 50.0,
+}
+WINDOWED = {**LLAMA_8B, "model_type": "mistral", "architectures": ["MistralForCausalLM"], "sliding_window": 2048}
+
+
+@pytest.mark.parametrize(
+    ("flags", "config", "version", "told"),
+    [
+        ("VLLM_ATTENTION_BACKEND=XFORMERS", CAPPED, "0.6.3", "VLLM_ATTENTION_BACKEND: another backend, or none: in "),
+        ("VLLM_ATTENTION_BACKEND=XFORMERS", CAPPED, "0.7.3", None),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER", WINDOWED, "0.6.3", "VLLM_ATTENTION_BACKEND: another backend, or none: "),
+        ("VLLM_ATTENTION_BACKEND=FLASHINFER", LLAMA_8B, "0.6.3", None),
+        ("", WINDOWED, "0.6.3", None),
+        ("VLLM_ATTENTION_BACKEND=FLEX_ATTENTION", CAPPED, "0.10.2", "--attention-backend: another backend, or none: "),
+        ("VLLM_ATTENTION_BACKEND=FLASH_ATTN", WINDOWED, "0.6.3", None),  # which falls back to xFormers by itself
+        ("VLLM_ATTENTION_BACKEND=TRITON_ATTN_VLLM_V1", WIDE, "0.9.2", "--attention-backend: another backend, "),
+        ("VLLM_ATTENTION_BACKEND=TRITON_ATTN", WIDE, "0.11.0", None),
+    ],
+)
+def test_a_backend_that_is_asked_for_is_asked_what_its_class_refuses_where_it_is_made(
+    refused, flags, config, version, told
+):
+    found = refused(f"{flags} --dtype bfloat16".strip(), config=config, version=version)
+    assert len(found) == (told is not None), found
+    assert all(one.startswith(str(told)) for one in found)

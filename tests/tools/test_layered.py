@@ -44,3 +44,58 @@ def test_a_method_has_nothing_for_experts_where_nothing_it_asks_names_them(body,
 def test_it_counts_only_where_experts_take_no_none_for_an_answer():
     body = "return Plain(self) if isinstance(layer, LinearBase) else None"
     assert not no_experts(body, experts=ASSERTS.replace("assert self.quant_method is not None", "pass"))
+
+
+WRAPPER = "vllm/lora/layers/fused_moe.py"
+OF_EXPERTS = """
+    class FusedMoEMethodBase:
+        def __init__(self):
+            self.kernel_kept = None
+        def select_gemm_impl(self, prepare, layer):
+            raise NotImplementedError
+    class {name}(FusedMoEMethodBase):
+        def get_fused_moe_quant_config(self, layer):
+            return {scales}
+        def process_weights_after_loading(self, layer):
+            {loads}
+"""
+# What each generation of adapters asks the method of a model's experts for.
+SCALES = "config = self.base_layer.quant_method.moe_quant_config"
+KERNEL = "gemm = self.base_layer.quant_method.select_gemm_impl(prepare, self.base_layer)"
+KEPT = f"kernel = self.base_layer.quant_method.moe_mk\n{KERNEL}"
+
+
+def unadapted(wrapper, *, scales="None", loads="pass", body="return Of(self) if isinstance(layer, FusedMoE) else None"):
+    files = {
+        f"{FOLDER}/fused_moe/layer.py": "",
+        f"{FOLDER}/fused_moe/method.py": dedent(OF_EXPERTS.format(name="Of", scales=scales, loads=loads)),
+        f"{FOLDER}/quantization/one.py": (
+            f"class One:\n    def get_quant_method(self, layer, prefix):\n        {body}\n"
+            "class Two:\n    def get_quant_method(self, layer, prefix):\n"
+            "        return One.from_config(self.config).get_quant_method(layer, prefix)\n"
+        ),
+        **({WRAPPER: wrapper} if wrapper else {}),
+    }
+    wheel = Wheel("vllm", "0.12.0", files, {})
+    return Layered(wheel).no_adapted_experts("One"), Layered(wheel).no_adapted_experts("Two")
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "given", "told"),
+    [
+        (SCALES, {}, True),
+        (SCALES, {"scales": "scales_of(layer)"}, False),
+        (KERNEL, {"scales": "scales_of(layer)"}, True),  # nothing chooses a kernel
+        (KEPT, {"loads": "self.moe_mk = kernel()"}, False),
+        (KEPT, {"loads": "self.moe_kernel = kernel()"}, True),  # by another name than the adapters ask for
+        (SCALES, {"body": "return strange(layer)"}, False),  # nobody knows
+        ("", {}, False),  # adapters have no experts yet
+    ],
+)
+def test_adapters_find_nothing_in_experts_that_give_them_no_scales_or_no_kernel(wrapper, given, told):
+    assert unadapted(wrapper, **given) == (told, told)
+
+
+def test_methods_that_hand_a_layer_on_to_each_other_are_followed_once():
+    body = "return Two.from_config(1).get_quant_method(layer, prefix) or Of(self)"
+    assert unadapted(SCALES, body=body) == (True, True)

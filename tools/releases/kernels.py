@@ -1,5 +1,5 @@
 """The kernels that a release lets one choose, the compute capability that each attention backend asks for, what else it
-takes, and the order in which they are tried."""
+takes, what its class asks where it is made, and the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from releases import backends
+from releases import backends, constructors
 from releases.assigned import assigned
 from releases.wheel import Wheel
 
@@ -36,7 +36,7 @@ _FILES = r"vllm/(config/\w+|config|platforms/\w+|(v1/)?attention/(selector|layer
 
 
 def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
-    """Table → name → what is known of it (`capability` and `takes` of attention backends)."""
+    """Table → name → what is known of it (`capability`, `takes` and `made` of attention backends)."""
     made: dict[str, dict[str, dict[str, object]]] = {table: {} for table in TABLES}
     classes: dict[str, str] = {}
     for path in wheel.paths(_FILES):
@@ -53,6 +53,10 @@ def read(wheel: Wheel) -> dict[str, dict[str, dict[str, object]]]:
         takes = {} if name.startswith(_ELSEWHERE) else known.takes(where.rpartition(".")[2])
         if takes:
             made["attention"][name]["takes"] = takes
+    for name, tests in constructors.read(wheel).items():
+        for called in (name, f"{name}{constructors.MARK}"):
+            if called in made["attention"]:
+                made["attention"][called]["made"] = tests
     made["attention_order"] = backends.order(wheel)
     made["moe_by_format"] = dict(_by_format(wheel))
     return {table: {name: made[table][name] for name in sorted(made[table])} for table in made}

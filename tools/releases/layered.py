@@ -5,8 +5,8 @@ what it hands the layer on to names experts, it answers None of them; a release 
 method (`assert quant_method is not None`, up to 0.11) ends the start there.
 
 Adapters wrap experts (lora/layers/fused_moe.py, from 0.11.1): they ask the method of a model's experts for its scales
-(`get_fused_moe_quant_config`), from 0.12 on for a kernel (`select_gemm_impl`, later one of its own, `moe_mk` or `moe_kernel`). A
-method each of whose classes gives none has no experts that an adapter could wrap.
+(`get_fused_moe_quant_config`), from 0.12 on for a kernel (`select_gemm_impl`, later one of its own, `moe_mk` or
+`moe_kernel`). A method each of whose classes gives none has no experts that an adapter could wrap.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class Layered:
 
 def _first(function: ast.FunctionDef) -> str:
     """The first line of a function that says something."""
-    lines = [line for line in function.body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))]
-    return ast.unparse(lines[0]) if lines else ""
+    said = [one for one in function.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    return ast.unparse(said[0]) if said else ""
 
 
 def _handed_on(function: ast.FunctionDef) -> Iterator[ast.Call]:

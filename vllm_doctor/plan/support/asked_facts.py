@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
 
 from vllm_doctor.knowledge.parser.combinations import UNKNOWN, OptionTest
@@ -12,6 +13,10 @@ class FactTest(OptionTest):
 
     def __init__(self, facts: Mapping[str, object]) -> None:
         self.facts = facts
+
+    def value(self, node: ast.expr) -> object:
+        """As `OptionTest.value`; a list is a tuple."""
+        return super().value(ast.Tuple(node.elts, node.ctx) if isinstance(node, ast.List) else node)
 
     def named(self, name: str) -> object:
         """The fact of this name."""

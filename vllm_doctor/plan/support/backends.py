@@ -22,7 +22,9 @@ from vllm_doctor.plan.model.families import BOTH_WAYS
 from vllm_doctor.plan.support.asked_facts import FactTest
 
 # The questions that a launch can ask, in the order in which one is told: what a reader would change first.
-_ASKED = ("kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability", "sparse")
+_ASKED = (
+    "kv_cache_dtype", "block_size", "pcp", "dcp", "dtype", "head_size", "sink", "mm_prefix", "capability", "sparse"
+)  # fmt: skip
 # Models whose layers name a backend of their own: the release does not choose.
 _OWN = frozenset({"deepseek_v4", "minimax_m3", "step5", "glm5_next"})
 # Layers that keep keys and values.
@@ -46,6 +48,46 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             told = _told(question, facts, s, gpu)
             if told.flag not in {earlier.flag for earlier in s.refusals}:  # one mistake is said once
                 yield told
+            return
+
+
+# What a class is asked for where it is made, in words.
+_LAYERS = {
+    "head_size": "heads of {}",
+    "sliding_window": "windows of {} tokens",
+    "logits_soft_cap": "attention logits that are capped",
+    "attn_type": "attention to an encoder",
+}
+
+
+def constructed(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """One refusal, where the class of the backend that is asked for ends the start as it is made for a kind of layer
+    (history/kernels.json `made`)."""
+    name, table = (s.backend or "").upper(), history("kernels", "attention")
+    if not name or not a.known or a.mla is not None or s.pooling or table.exists(name, s.version) is not True:
+        return
+    if s.engine == "V0" and name == "FLASH_ATTN":  # attention/selector.py takes xFormers in its place
+        return
+    engines = table.value(name, s.version).get("made")
+    listed = engines.get(s.engine) if isinstance(engines, Mapping) else None
+    tests = [str(test) for test in listed] if isinstance(listed, list) else []
+    kinds = dict.fromkeys(layer for layer in a.layers if layer.kind in _KINDS)
+    windows = {layer.window for layer in kinds}
+    for layer in kinds:
+        facts: dict[str, object] = {"logits_soft_cap": 1.0 if a.caps_attention else None}
+        if layer.head_dim == layer.value_dim:
+            facts["head_size"] = layer.head_dim
+        if len(windows) == 1:  # of several an engine may make one
+            facts["sliding_window"] = layer.window
+        if a.encoder_decoder:
+            facts["attn_type"] = "encoder_decoder"
+        ask = FactTest(facts)
+        told = next((test for test in tests if ask.value(_tree(test)) is True), None)
+        asked = next((one for one in _LAYERS if told is not None and one in told), None)
+        if asked is not None:
+            flag = "VLLM_ATTENTION_BACKEND" if s.engine == "V0" else "--attention-backend"
+            what = _LAYERS[asked].format(facts[asked])
+            yield Refusal(flag, name, f"another backend, or none: in {s.version} it does not take {what}")
             return
 
 

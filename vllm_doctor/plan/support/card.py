@@ -79,7 +79,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     yield from _quantized(a, s, gpu, gpu.capability)
     yield from _schemes(a, s, gpu, gpu.capability)
     told = list(_backend(a, s, gpu, gpu.capability)) or list(_by_flash_attention(a, s, gpu.capability))
-    yield from told or backends.refusals(a, s, gpu)
+    yield from told or list(backends.refusals(a, s, gpu)) or backends.constructed(a, s)
     yield from _capped(a, s, gpu, gpu.capability)
     yield from _first_v1(s, gpu, gpu.capability)
     yield from _latents(a, s, gpu, gpu.capability)
@@ -428,10 +428,6 @@ def _backend(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iter
         )
 
 
-# The first engine's kernels of cards below 8.0.
-_XFORMERS = frozenset({None, "XFORMERS"})
-
-
 def _capped(a: Architecture, s: Settings, gpu: Card, capability: float) -> Iterator[Refusal]:
     """A model that caps its attention logits, on a kernel that does not."""
     if not a.caps_attention or s.engine != "V0":
@@ -442,7 +438,7 @@ def _capped(a: Architecture, s: Settings, gpu: Card, capability: float) -> Itera
         yield Refusal(
             "VLLM_ATTENTION_BACKEND", here, f"{with_it}: only FlashInfer caps attention logits in {s.version}"
         )
-    elif s.does.xformers_refuses_caps and s.backend in _XFORMERS and (s.backend or capability < AMPERE):
+    elif s.does.xformers_refuses_caps and s.backend is None and capability < AMPERE:  # asked for: backends.constructed
         yield Refusal(
             "--gpu",
             here,
