@@ -551,7 +551,7 @@ UNCAPPED = {**GEMMA2_LIKE, "attn_logit_softcapping": None}
         (GEMMA2_LIKE, "T4", "0.5.1", "FLASHINFER", ["VLLM_ATTENTION_BACKEND"]),
         (GEMMA2_LIKE, "T4", "0.6.2", "", ["--gpu"]),
         (GEMMA2_LIKE, "L40S", "0.6.2", "", []),
-        (GEMMA2_LIKE, "L40S", "0.6.2", "XFORMERS", ["--gpu"]),
+        (GEMMA2_LIKE, "L40S", "0.6.2", "XFORMERS", ["VLLM_ATTENTION_BACKEND"]),
         (UNCAPPED, "T4", "0.6.2", "", []),
         (GEMMA2_LIKE, "T4", "0.6.5", "", []),
     ],

@@ -19,6 +19,14 @@ GLM = {
     "num_nextn_predict_layers": 1,
 }
 EAGLE3 = '--speculative-config {"method":"eagle3","model":"x/y","num_speculative_tokens":2}'
+MIXTRAL = {
+    **LLAMA_8B,
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
+STORED = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
 IMAGES = '--limit-mm-per-prompt {"image":2}'
 
 
@@ -166,3 +174,18 @@ def test_a_drafter_of_the_models_own_checkpoint_needs_stages_too(method, drafter
     found = refused(config, f"--pipeline-parallel-size 2 --speculative-config {drafts}", "0.27.1")
     needed = f"1: vLLM 0.27.1 makes no stages of {drafter}"
     assert (("--pipeline-parallel-size", needed) in found) is told
+
+
+@pytest.mark.parametrize(
+    ("stored", "version", "told"),
+    [
+        (STORED, "0.4.3", "no --enable-lora: vLLM 0.4.3 has no adapters for QuantMixtralForCausalLM"),
+        ({"quant_method": "fp8", "activation_scheme": "dynamic"}, "0.4.3", None),
+        (STORED, "0.6.1", None),  # which the card decides
+        (None, "0.4.3", None),
+    ],
+)
+def test_the_class_that_stands_in_for_a_quantized_one_is_asked(stored, version, told):
+    config = {**MIXTRAL, "quantization_config": stored} if stored else MIXTRAL
+    found = [needed for _, needed in refused(config, "--enable-lora", version) if "adapters" in needed]
+    assert found == ([told] if told else [])

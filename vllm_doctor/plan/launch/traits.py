@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.traits import lacks
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
@@ -34,6 +35,19 @@ def _asks_each_layer(name: str, version: Version) -> bool:
     return since is not None and until is not None and as_version(since) <= version < as_version(until)
 
 
+# Methods that the class itself takes; to 0.6.0 one beside it runs every other (model_loader/utils.py, before 0.4.1
+# model_loader.py get_model_architecture), later fewer, which the card and the kernels decide.
+_OF_ITS_OWN, _LATER = frozenset({None, "fp8", "compressed-tensors"}), "0.6.1"
+
+
+def _running(a: Architecture, quantization: str | None, version: Version) -> str:
+    """The class that runs: QuantMixtralForCausalLM in the place of Mixtral's own."""
+    beside = f"Quant{a.name}"
+    if quantization in _OF_ITS_OWN or version >= as_version(_LATER):
+        return a.name
+    return beside if history("models", "architectures").exists(beside, version) else a.name
+
+
 def refused(
     flags: Flags,
     a: Architecture,
@@ -48,15 +62,17 @@ def refused(
     if flags.text("model-impl") not in {None, "auto", "vllm"}:
         return
 
+    running = _running(a, quantization, version)
+
     def without(trait: str) -> bool:
-        return lacks(a.name, trait, version)
+        return lacks(running, trait, version)
 
     if par.pp > 1 and does.makes_no_stages:
         yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages; 0.5.1 is the first")
     elif par.pp > 1 and (without("supports_pp") or _asks_each_layer(a.name, version)):
-        yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages of {a.name}")
+        yield Refusal("--pipeline-parallel-size", str(par.pp), f"1: vLLM {version} makes no stages of {running}")
     if flags.on("enable-lora", default=False) and without("supports_lora"):
-        yield Refusal("--enable-lora", "set", f"no --enable-lora: vLLM {version} has no adapters for {a.name}")
+        yield Refusal("--enable-lora", "set", f"no --enable-lora: vLLM {version} has no adapters for {running}")
     if method == "eagle3" and without("supports_eagle3"):
         yield Refusal(
             "--speculative-config",
