@@ -95,8 +95,8 @@ OWN = {"model": "meta-llama/Llama-3.2-1B", "num_speculative_tokens": 3}
 def with_drafter(tmp_path):
     """A plan of Llama-3.1-8B with Llama-3.2-1B as its drafter, whose config.json is given."""
 
-    def asked(drafts=OWN, version="0.33.0", flags="", draft=SMALL) -> Prediction:
-        for name, config in (("m", LLAMA_8B), ("d", draft)):
+    def asked(drafts=OWN, version="0.33.0", flags="", draft=SMALL, model=LLAMA_8B) -> Prediction:
+        for name, config in (("m", model), ("d", draft)):
             (tmp_path / f"{name}.json").write_text(json.dumps(config))
         words = ("--speculative-config", json.dumps(drafts), *flags.split())
         q = Question(
@@ -175,6 +175,31 @@ def test_a_drafter_needs_a_class_that_is_named_after_it(with_drafter, method, ar
     drafts = {"model": "d", "method": method, "num_speculative_tokens": 3}
     p = with_drafter(drafts, version, draft=draft)
     assert [r.found for r in p.settings.refusals] == ([told] if told else [])
+
+
+EXPERTS = {**LLAMA_8B, "model_type": "qwen3_moe", "num_experts": 64, "num_experts_per_tok": 8}
+ASSISTANT = {
+    "architectures": ["Gemma4AssistantForCausalLM"],
+    "model_type": "gemma4_assistant",
+    "text_config": {**SMALL, "model_type": "gemma4_text", "sliding_window": 1024, "num_hidden_layers": 4},
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "draft", "version", "ends"),
+    [
+        ("--enable-expert-parallel", ASSISTANT, "0.29.0", True),
+        ("", ASSISTANT, "0.29.0", False),
+        ("--enable-expert-parallel", SMALL, "0.29.0", False),
+        ("--enable-expert-parallel", ASSISTANT, "0.22.1", False),  # on the first runner
+    ],
+)
+def test_gemmas_drafter_is_asked_for_experts_where_experts_are_spread(with_drafter, flags, draft, version, ends):
+    drafts = {"model": "d", "method": "mtp", "num_speculative_tokens": 3}
+    p = with_drafter(drafts, version, f"--tensor-parallel-size 2 {flags}", draft, EXPERTS)
+    found = [r.needed for r in p.settings.refusals if r.flag == "--enable-expert-parallel"]
+    assert len(found) == ends
+    assert all("it has no experts" in needed for needed in found)
 
 
 HYBRID = {**HYBRID_LIKE, "architectures": ["Qwen3_5ForCausalLM"]}

@@ -14,6 +14,8 @@ from vllm_doctor.plan.model.architecture import Architecture
 
 # Methods that schedule before the last step has ended (EagleModelTypes, NgramGPUTypes and a drafter of its own).
 _AHEAD = frozenset({"eagle", "eagle3", "extract_hidden_states", "mtp", "dflash", "ngram_gpu", "draft_model", "dspark"})
+# Gemma 4's drafter, a model of its own.
+_ASSISTANT, _WHOLE_EXPERTS = "gemma4_assistant", "enable-expert-parallel"
 # Methods whose drafter writes keys and values beyond the step (num_lookahead_tokens).
 _BEYOND = frozenset({"eagle", "eagle3", "mtp", "draft_model"})
 
@@ -60,6 +62,10 @@ def refused(  # noqa: PLR0917
         yield Refusal(
             "--speculative-config", "method mtp", f"another method: {a.model_type} has no layers that predict more"
         )
+    if v2 and drafter is not None and drafter.whole_type == _ASSISTANT and flags.on(_WHOLE_EXPERTS, default=False):
+        # The second runner checks it as the model itself (v1/worker/gpu/spec_decode/gemma4, read in 0.23.0 to 0.33.0).
+        needed = f"no --{_WHOLE_EXPERTS} beside this drafter: it has no experts, and {version} asks it for them"
+        yield Refusal(f"--{_WHOLE_EXPERTS}", "set", needed)
     if method == "draft_model" and does.refuses_draft_models:
         yield Refusal("--speculative-config", "a separate model", "another method, such as ngram or eagle3; or 0.15")
     ahead = flags.on("async-scheduling", default=False)
