@@ -1,5 +1,7 @@
 """A log in a frame that a terminal's program drew around its lines."""
 
+import pytest
+
 from vllm_doctor.log.read.frame import unframed
 from vllm_doctor.log.read.unwrap import unwrapped
 
@@ -32,3 +34,14 @@ def test_a_table_and_two_lines_are_left_as_they_are() -> None:
     table = ["│ a │ b │"] * 4
     assert unframed(table) == (table, None)
     assert unframed(_boxed("a", "b")) == (_boxed("a", "b"), None)
+
+
+@pytest.mark.parametrize("mark", ["> ", "# ", "// "])
+def test_the_mark_of_a_quotation_or_a_comment_is_taken_off(mark: str) -> None:
+    text = ["INFO 03-24 04:03:55 [loader.py:1] one", "", "  two", "three"]
+    assert unframed([f"{mark}{line}".rstrip() for line in text])[0] == text
+
+
+def test_a_mark_before_some_lines_alone_stays() -> None:
+    text = ["# a prompt of root's", "INFO 03-24 04:03:55 [loader.py:1] one", "# two"]
+    assert unframed(text)[0] == text

@@ -55,6 +55,37 @@ def test_an_order_from_the_oldest_on_stays() -> None:
     assert turned(*(at(n, f"line {n}") for n in (1, 5, 9, 12))) is None
 
 
+def iso(second: int, words: str) -> str:
+    return f"2026-03-14T09:11:{second:02d}.120Z {at(second, words)}"
+
+
+def test_a_container_s_times_and_journald_s_tell_it_too() -> None:
+    assert turned(iso(9, "third"), iso(5, "second"), iso(1, "first")) == ["first", "second", "third"]
+    told = [f"Mar {day:2d} 09:11:00 gpu1 vllm[71]: {at(1, words)}" for day, words in ((14, "c"), (9, "b"), (2, "a"))]
+    assert turned(*told) == ["a", "b", "c"]
+
+
+def test_a_step_forward_of_two_processes_among_many_back_is_of_no_matter() -> None:
+    lines = [at(50 - n, f"line {n}") for n in range(12)]
+    lines[5], lines[6] = lines[6], lines[5]
+    found = turned(*lines)
+    assert found is not None
+    assert (found[0], found[-1]) == ("line 11", "line 0")
+
+
+CALLS = ("RuntimeError: no", "    step()", '  File "/srv/a.py", line 1, in run', "Traceback (most recent call last):")
+
+
+def test_of_one_moment_a_traceback_tells_the_order() -> None:
+    lines = [at(1, words) for words in (*CALLS, "Starting")]
+    assert turned(*lines) == ["Starting", *reversed(CALLS)]
+    assert turned(*reversed(lines)) is None
+
+
+def test_lines_without_a_time_are_lines_of_their_own_where_a_traceback_is_upside_down() -> None:
+    assert turned(at(9, "gone"), *CALLS, at(5, "up"), at(1, "first")) == ["first", "up", *reversed(CALLS), "gone"]
+
+
 def test_a_step_forward_among_steps_back_stays() -> None:
     assert turned(at(9, "a"), at(7, "b"), at(8, "c"), at(1, "d")) is None
 

@@ -260,3 +260,36 @@ def test_a_client_in_javascript_tells_of_the_same_refusal(told: str, read: str) 
 )
 def test_a_number_is_no_refusal(other: str) -> None:
     assert one(other).text == other
+
+
+@pytest.mark.parametrize(
+    ("raw", "at"),
+    [
+        (f"(EngineCore pid=12) INFO [w.py:1] {WORDS}", None),
+        (f"INFO w.py:1] {WORDS}", None),
+        (f"[INFO] 2026-05-21 10:11:12 [w.py:1] {WORDS}", "05-21 10:11:12"),
+        (f"INFO 2026-05-21 10:11:12,345 [w.py:1] {WORDS}", "05-21 10:11:12,345"),
+    ],
+)
+def test_a_header_without_its_time_or_with_the_year(raw: str, at: str | None) -> None:
+    line = one(raw)
+    assert (line.level, line.module, line.at, line.text) == ("INFO", "w.py:1", at, WORDS)
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ('10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 200', "200 OK"),
+        ('INFO:     10.0.0.7:4 - "GET /health HTTP/1.1" 503', "503 Service Unavailable"),
+        ('10.0.0.7:4 - "GET /health HTTP/1.1" 200 OK', "200 OK"),
+        ('10.0.0.7:4 - "GET /health HTTP/1.1" 299', "299"),  # no status that has a phrase
+        ('he wrote "GET /health" 200', "200"),
+    ],
+)
+def test_a_status_without_its_phrase_has_it(raw: str, text: str) -> None:
+    assert one(raw).text.rpartition('" ')[2] == text
+
+
+def test_xinference_s_loggers_name_their_process() -> None:
+    line = one('2026-02-27 10:02:20,871 uvicorn.access 10363 INFO     10.0.0.7:4 - "POST /v1/completions HTTP/1.1" 200')
+    assert (line.at, line.text) == ("2026-02-27 10:02:20,871", '10.0.0.7:4 - "POST /v1/completions HTTP/1.1" 200 OK')

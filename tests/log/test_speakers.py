@@ -67,3 +67,31 @@ def test_an_engine_of_another_node_that_ended_is_a_finding_though_this_one_serve
     ]
     text = SERVED + "".join(f"{tag}{line}\n" for line in told) + SERVED.splitlines()[-1]
     assert [f.code for f in judged_text(text).findings] == ["VD599"]
+
+
+UNCAUGHT = """[rank0]: Traceback (most recent call last):
+[rank0]:   File "/srv/batch.py", line 8, in <module>
+[rank0]:     llm = LLM("example/model-8b")
+[rank0]: KeyError: 'layers.7.scale'
+"""
+
+
+def test_what_torch_s_hook_wrote_of_a_rank_ended_its_process_whoever_serves_on() -> None:
+    head, _, tail = SERVED.partition("\n")
+    told = judged_text(f"{head}\n{UNCAUGHT}{tail}")
+    assert "KeyError: 'layers.7.scale'" in told.findings[0].evidence[0].excerpt
+
+
+LOAD = "[LOADGEN] sample {} is done\n"
+STATS = (
+    "INFO 11-20 10:00:{} metrics.py:345] Avg prompt throughput: 294.0 tokens/s, Avg generation throughput: 36.2 "
+    "tokens/s, Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 5.7%, CPU KV cache usage: 0.0%.\n"
+)
+
+
+def test_who_spoke_while_the_engine_served_may_go_on_after_it() -> None:
+    served = STATS.format(10) + LOAD.format(1) + STATS.format(20)
+    assert judged_text(served + LOAD.format(2)).verdict is Verdict.OK
+    assert judged_text(STATS.format(10) + STATS.format(20) + LOAD.format(2)).verdict is Verdict.UNKNOWN
+    assert judged_text(LOAD.format(1) + STATS.format(10) + STATS.format(20) + LOAD.format(2)).verdict is Verdict.UNKNOWN
+    assert judged_text(served + "[LOADGEN] the server was killed\n").verdict is Verdict.UNKNOWN

@@ -168,3 +168,27 @@ def test_a_shells_word_for_a_child_that_a_signal_ended_is_a_line_of_its_own(told
 def test_an_exception_of_the_bare_class_begins_its_own_line() -> None:
     lines = [*(f"{FRAME[: 60 + n]}, in load" for n in (0, 12, 28)), "Exception: the store refuses the file"]
     assert spoken(unwrapped(lines))[-1] == "Exception: the store refuses the file"
+
+
+def test_python_s_warning_and_a_program_s_name_begin_a_line() -> None:
+    wide = "/opt/v/site-packages/torch/cuda/__init__.py:118: UserWarning: the driver of this host was not asked for any"
+    lines = [wide[:80], wide[80:], "INFO 05-21 10:11:12 [w.py:1] " + "a" * 40, "[LOADGEN] one sample is done"]
+    assert unwrapped([*lines, *lines, *lines])[:4] == [wide, "", *lines[2:]]
+
+
+def test_a_page_that_breaks_within_the_header_of_v0() -> None:
+    head, rest = (
+        "(VllmWorkerProcess pid=71) ERROR 10-17 22:24:11",
+        "worker_of_several_processes.py:233] RuntimeError: no",
+    )
+    other = "INFO 10-17 22:24:11 " + "words " * 10
+    assert unwrapped([head, rest, other.rstrip()])[:2] == [f"{head} {rest}", ""]
+
+
+def test_statistics_that_are_broken_behind_their_commas_are_one_line() -> None:
+    parts = [
+        "Engine 000: Avg prompt throughput: 91.0 tokens/s, Avg generation throughput: 46.1 tokens/s,",
+        "Running: 3 reqs, Waiting: 0 reqs, GPU KV cache usage: 27.7%,",
+        "Prefix cache hit rate: 43.4%",
+    ]
+    assert unwrapped([*parts, "Running: a job"]) == [" ".join(parts), "", "", "Running: a job"]

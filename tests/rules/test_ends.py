@@ -223,3 +223,23 @@ def test_a_shell_tells_of_a_child_by_form_and_not_by_word(line: str) -> None:
 def test_a_prompt_below_a_stop_tells_of_no_end() -> None:
     assert verdict(f"{STOPPED}(venv) root@gpu7:~/models# \n") is Verdict.OK
     assert verdict(f"{STOPPED}root@gpu7:~# vllm serve acme/chat-8b\n") is Verdict.UNKNOWN
+
+
+def test_an_engine_of_v0_that_is_gone_is_no_failure_that_has_no_name() -> None:
+    told = diagnosed("ERROR 12-01 13:05:02 client.py:282] RuntimeError('Engine process (pid 4242) died.')\n")
+    assert [f.code for f in told.findings] == ["VD601"]
+
+
+def test_of_a_dead_engine_the_exception_is_shown_and_not_the_code_that_raises_it() -> None:
+    told = diagnosed(
+        '  File "/opt/v/site-packages/vllm/engine/async_llm_engine.py", line 724, in start_background_loop\n'
+        "    raise AsyncEngineDeadError(\n"
+        "vllm.engine.async_llm_engine.AsyncEngineDeadError: Background loop has errored already.\n"
+    )
+    assert told.findings[0].code == "VD601"
+    assert told.findings[0].evidence[0].excerpt.endswith("Background loop has errored already.")
+
+
+def test_no_heartbeat_of_the_engine_is_the_server_s_watch_on_it() -> None:
+    told = diagnosed("ERROR 12-01 13:05:02 client.py:244] TimeoutError('No heartbeat received from MQLLMEngine')\n")
+    assert told.findings[0].title == "A step took longer than the server's watch on its engine allows"

@@ -15,6 +15,20 @@ BENCH = (
     "Successful requests:                     {}\n"
     "Failed requests:                         {}\n"
 )
+OLD_BENCH = (
+    "Starting initial single prompt test run...\n"
+    "100%|██████████| {}/128 [00:09<00:00, 13.97it/s]\n"
+    "============ Serving Benchmark Result ============\n"
+    "Successful requests:                     {}\n"
+)
+EVAL = "Running generate_until requests: {:3}%|█████     | {}/128 [00:29<00:29,  2.2it/s]\n"
+UP = "INFO:     Application startup complete.\n"
+V0_SERVER = "INFO 03-06 10:02:01 api_server.py:719] args: Namespace(host=None, port=8000, model='example/model-8b')\n"
+V0_MADE = (
+    "INFO 03-06 10:02:02 llm_engine.py:70] Initializing an LLM engine with config: model='example/model-8b', "
+    "tokenizer='example/model-8b', dtype=torch.float16, max_seq_len=4096\n"
+    "INFO 03-06 10:02:40 llm_engine.py:275] # GPU blocks: 3418, # CPU blocks: 327\n"
+)
 PREEMPTED = (
     "WARNING 03-06 {} scheduler.py:1754] Sequence group {} is preempted by PreemptionMode.RECOMPUTE mode because there "
     "is not enough KV cache space. total_num_cumulative_preemption={}\n"
@@ -36,6 +50,21 @@ DONE = "Processed prompts: 100%|██████████| 500/500 [1:02:11
         (STARTED + "{'loss': 0.61, 'grad_norm': 1.2, 'epoch': 0.02}\n", UNKNOWN),  # a step without completions
         (STARTED + "(TaskRunner pid=7) step:3 - critic/rewards/mean:0.4 - timing_s/gen:41.2\n", OK),
         (STARTED + "(TaskRunner pid=7) step:3 - actor/lr:0.000001\n", UNKNOWN),
+        (V0_MADE + "INFO 03-06 10:03:10 model_runner.py:547] Graph capturing finished in 5 secs.\n", OK),
+        (
+            V0_MADE + "INFO 03-06 10:03:10 model_runner.py:547] Graph capturing finished in 5 secs, took 0.2 GiB\n",
+            UNKNOWN,
+        ),
+        (
+            V0_SERVER + V0_MADE + "INFO 03-06 10:03:10 model_runner.py:547] Graph capturing finished in 5 secs.\n",
+            UNKNOWN,
+        ),
+        (STARTED + EVAL.format(50, 64), OK),
+        (STARTED + EVAL.format(0, 0), UNKNOWN),  # tqdm draws it before the first answer
+        ("INFO 10-02 05:01:20 [tpu_runner.py:602] Init model | hbm=[(5.1, 15.7)]GiB\n" + UP, OK),
+        ("INFO 10-02 05:01:20 [__init__.py:216] Automatically detected platform cuda.\n" + UP, UNKNOWN),
+        (OLD_BENCH.format(128, 128), OK),
+        (OLD_BENCH.format(128, 127), UNKNOWN),  # its release counts no failures
         (BENCH.format(1000, 0), OK),
         (BENCH.format(0, 0), UNKNOWN),
         (BENCH.format(999, 1), Verdict.FINDING),

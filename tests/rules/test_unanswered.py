@@ -148,3 +148,21 @@ def test_requests_that_run_without_a_token_are_not_called_well(
     both = enumerate(zip(tokens, used, strict=True))
     text = "\n".join(STATISTICS.format(minute=minute, tokens=made, used=share) for minute, (made, share) in both)
     assert diagnosed(text).verdict is verdict
+
+
+def test_a_server_that_was_told_to_stop_may_answer_503() -> None:
+    shutdown = f"{API}INFO 05-21 10:20:12 [launcher.py:100] [shutdown] API server: shutdown triggered\n"
+    assert verdict(HEALTHY + OK + shutdown + DEAD + 3 * BUSY) is Verdict.OK
+    assert verdict(HEALTHY + OK + DEAD + shutdown) is Verdict.UNKNOWN
+
+
+LOAD = (API + 'INFO:     10.0.0.7:4 - "POST /v1/{}load_lora_adapter HTTP/1.1" {}\n').format
+
+
+def test_an_adapter_that_one_request_did_not_find_is_told_until_another_is_found() -> None:
+    missing = LOAD("", "404 Not Found")
+    assert "not switched on" in diagnosed(HEALTHY + missing).findings[0].title
+    on = f"{API}INFO 05-21 10:20:12 [serving_models.py:180] Loaded new LoRA adapter: name 'sql', path '/srv/sql'\n"
+    told = diagnosed(HEALTHY + on + missing).findings[0]
+    assert (told.title, told.changes[0].name) == ("An adapter that a request names is not found", "adapter-path")
+    assert verdict(HEALTHY + on + missing + LOAD("un", "200 OK")) is Verdict.OK

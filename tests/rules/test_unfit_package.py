@@ -100,3 +100,17 @@ def test_an_argument_that_vllm_hands_on_is_its_caller_s(caller: str, title: str)
     ]
     judged = diagnose(Snapshot("2026-03-14T09:00:00Z", log=Known(log_of_lines(lines, "log"), "log")))
     assert judged.findings[0].title == title
+
+
+@pytest.mark.parametrize(
+    ("symbol", "title", "first"),
+    [
+        ("_ZN3c105ErrorC2Ev", "vLLM's compiled operators do not fit the torch beside them", "python-env"),
+        ("_Z11halve_seven", "This build of vLLM lacks a function: halve_seven", "source-build"),
+        ("cuHalveSeven", "The Python environment is broken", "python-env"),
+    ],
+)
+@pytest.mark.parametrize("file", [f"{SITE}/vllm/_C.abi3.so", "/srv/vllm/vllm/_moe_C.abi3.so"])
+def test_whose_symbol_vllm_s_own_library_lacks(file: str, symbol: str, title: str, first: str) -> None:
+    found = _finding(f"{SITE}/vllm/_seven_ops.py", "import seven", f"ImportError: {file}: undefined symbol: {symbol}")
+    assert (found.title, found.changes[0].name) == (title, first)

@@ -6,11 +6,25 @@ from vllm_doctor.knowledge.pattern import Pattern
 
 _ISO = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _CLOCK = Pattern(r"\b(\d\d):(\d\d):\d\d")
+_DAY = Pattern(r"(?:\d{4}-)?(\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
+# journald and syslog, in English
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_SYSLOG = Pattern(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)")
 
 
 def is_iso(at: str) -> bool:
     """Does it begin as an ISO time does?"""
     return _ISO.match(at) is not None
+
+
+def day_and_time(at: str) -> str | None:
+    """Day and time without the year, as vLLM writes them, so that texts of one log compare; None for any other form."""
+    if (found := _DAY.match(at)) is not None:
+        return f"{found[1]} {found[2]}"
+    short = _SYSLOG.match(at)
+    if short is None or short[1] not in _MONTHS:
+        return None
+    return f"{_MONTHS.index(short[1]) + 1:02d}-{int(short[2]):02d} {short[3]}"
 
 
 def minute_of_day(at: str | None) -> int | None:

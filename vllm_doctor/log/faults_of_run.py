@@ -75,8 +75,10 @@ class RunWithFaults(RunWithPhases):
         return found or relayed or self._quoted() or self._written() or self._bare()
 
     def _ended_its_process(self, crash: Crash) -> bool:
-        """Does Python's own word stand above it, that it was the end of a process? The level is then of a program that
-        passed on what it read from standard error."""
+        """Does Python's own word stand above it, that it was the end of a process, or did torch's hook for what nobody
+        caught write it? The level is then of a program that passed on what it read from standard error."""
+        if says(crash.process or "", "process-of-excepthook"):
+            return True
         above = self.lines[crash.first - 1] if crash.first > 0 else None
         mine = above is not None and (above.process, above.pid) == (crash.process, crash.pid)
         return above is not None and mine and says(above.text, "heading-of-dead-process")

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 
-from vllm_doctor.log.match import kinds, milestones, says, stops
+from vllm_doctor.log.match import kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
 
@@ -52,6 +53,7 @@ _HARMLESS = (
     "ended-in-order",
     "calls-itself-harmless",
     "library-chat",
+    "cut-mark",
     "shell-prompt",
     "wrapper-says-ready",
 )
@@ -117,9 +119,11 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     if (cut := _cut_error(run, known)) is not None:
         return cut
     asked = _asked_for(run)
+    spoke = _spoke_meanwhile(run, last)
     for index in range(last + 1, len(lines)):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
+        beside = beside or _speaker(line) in spoke
         told = any(crash.first <= index <= crash.last for crash in run.crashes)
         if says(line.text, "client-vllm-bench"):
             return None  # a benchmark that was started in the same terminal: what it counts is told by its own rule
@@ -129,6 +133,19 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
             return line
     return None
+
+
+def _spoke_meanwhile(run: AnalysedRun, last: int) -> frozenset[str]:
+    """The marks of other programs that spoke while the engine served, as a load generator does: they go on after it.
+    Who starts and ends a server speaks before and after."""
+    up = next((i for i, stage in run.miles if stage in {StartupPhase.READY, StartupPhase.SERVING}), last)
+    return frozenset(name for line in run.lines[up:last] if (name := _speaker(line)))
+
+
+def _speaker(line: LogLine) -> str:
+    """The mark that a program of another logger puts before each of its lines; empty where there is none."""
+    told = read("speaker", line.text) if line.level is None and line.process is None else None
+    return told["name"] if told is not None else ""
 
 
 def run_together(run: AnalysedRun) -> LogLine | None:

@@ -29,8 +29,8 @@ _OWN_WORDS = (
     "eval-results",
     "broadcast-wait",
 )
-# The bars of a batch: what a script asks for, and what `vllm run-batch` reads of a file.
-_BARS = ("offline-progress", "batch-file-progress")
+# The bars of a batch: what a script asks for, what `vllm run-batch` reads of a file, what lm-eval asks.
+_BARS = ("offline-progress", "batch-file-progress", "eval-progress")
 # What an API server and an engine say once, when they begin.
 _ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What the executor of V0 alone calls; V1's asks for bytes instead.
@@ -119,11 +119,21 @@ class Run:
         """Is the beginning of a server or an engine in the log?"""
         return self.first(*_ANNOUNCED) is not None
 
+    @property
+    def made_by_a_program(self) -> bool:
+        """Does an engine of the program's own process begin here, and no server? Its next line is the program's, which
+        need not have any."""
+        hit = self.first("engine-config")
+        servers = [one for one in _ANNOUNCED if one != "engine-config"]
+        return hit is not None and self.lines[hit.index].process is None and self.first(*servers) is None
+
     @cached_property
     def _own(self) -> bool:
         """Do its processes sign the lines, or is there a sentence that no other program has, or a line of the file
         that configures an engine?"""
         if self.first(*_OWN_WORDS) is not None or any(says(name, "process-of-vllm") for name in self._names):
+            return True
+        if any(line.module and says(line.excerpt, "header-of-vllm") for line in self.lines):
             return True
         return any(says(file, "file-of-an-engine") for file in {line.module for line in self.lines if line.module})
 

@@ -13,7 +13,8 @@ _WAITS = 2
 
 def unanswered(run: AnalysedRun) -> str | None:
     """What the end of the log shows instead of an engine that works; None where it shows nothing of the kind."""
-    after = [hit for hit in run.hits if hit.index > run.worked]
+    end = len(run.lines) if run.stopped is None else run.stopped  # a server that was told to stop answers 503
+    after = [hit for hit in run.hits if run.worked < hit.index < end]
     failed = [hit for hit in after if hit.id == "request-failed"]
     if len(failed) >= _REQUESTS:
         first, last = run.lines[failed[0].index], failed[-1].fields["status"]

@@ -11,6 +11,7 @@ _RESTARTS = ("systemctl restart", "systemctl daemon-reload && systemctl restart"
 _AGAIN = "pip install --force-reinstall"
 _DEEDS = {
     "adapter": "merge the adapter into the model",
+    "adapter-path": "name an adapter that the server sees",
     "gpu": "repair or replace the GPU",
     "host-ram": "give the host more memory, or load less",
     "link": "repair the link between the GPUs",
@@ -44,6 +45,7 @@ _DEEDS = {
     "replica-health": "give the replica's health check more time",
     "tpu-vm": "take the runtime image of this TPU",
     "driver": "install a driver that fits",
+    "device-toolkit": "bring the device's toolkit, kernels and driver to one release",
     "driver-module": "load the driver's module",
     "driver-persistence": "keep the GPUs initialised between programs",
     "checkpoint": "use another checkpoint",

@@ -159,7 +159,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if run.stopped is not None:
         return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
-    if run.reached() is StartupPhase.READY and not run.announced and last_error(run) is None:
+    alone = run.made_by_a_program or not run.announced
+    if run.reached() is StartupPhase.READY and alone and last_error(run) is None:
         # a piece of a log: where the server's beginning is there, too, its next lines would be
         return Verdict.OK, "the engine became ready, and the log ends there, without a failure"
     return Verdict.UNKNOWN, _unfinished(run)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from http import HTTPStatus
 
 import msgspec
 
@@ -39,6 +40,9 @@ _OUTER = re.compile(
     r"|\[(?P<braced>\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)| \d\d:\d\d:\d\d))\] "
     # uvicorn's loggers in a server with a format of its own (KServe)
     r"|(?P<logged>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) uvicorn\.(?:error|access) (?=[A-Z]{4,8}:)"
+    # Xinference's loggers: time, name, process, level
+    r"|(?P<numbered>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) (?:xinference|uvicorn)\.[\w.]{1,80} {1,12}\d{1,10} "
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) {1,5}"
     # A formatter of somebody's own: time, level and logger's name in any of their usual orders.
     r"|(?P<own>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:Z|[+-]\d\d:?\d\d)?"
     r"(?: [|-] (?P<before>[\w.]{1,60}))?"
@@ -59,9 +63,11 @@ _TAG = re.compile(
 # Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
 _REPEATED = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs .*)?$")
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
+# A formatter of one's own puts the level in brackets, names the year, or no time; people who paste leave the time out.
 _HEADER = re.compile(
-    r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL) {1,4}(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) "
-    r"\[?(?P<module>[\w./<>-]+:\d+)\] ?"
+    r"(?P<open>\[)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)(?(open)\]) {1,4}"
+    r"(?:(?:\d{4}-)?(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) )?"
+    r"\[?(?P<module>[\w./<>-]{1,120}:\d{1,6})\] ?"
 )
 # The same without its level and time, as people shorten it: the first line of a call's record tells it from a list.
 _SHORT_HEADER = re.compile(r"\[(?P<module>[\w./<>-]{1,80}\.py:\d{1,6})\] ?(?=\S| {2})")
@@ -88,7 +94,12 @@ _TOLD_CLIENT = re.compile(
 _PASSED_ON = re.compile(r".{0,300}?litellm\.BadRequestError: Hosted_vllmException - (?!Error code)(?P<what>.+)")
 # What an actor of xoscar (Xinference) puts before the words of an exception that it passes on, once for each call.
 _ACTOR = re.compile(r"(?P<before>^|: |- )(?:\[address=[\w.:\[\]-]{1,80}?, pid=\d{1,10}\] )+")
+# An access line of uvicorn's in another format than its own, which alone writes the phrase (AccessFormatter).
+_STATUS_ALONE = re.compile(r'\S{1,80}:\d{1,5} - "[A-Z]{3,7} \S{1,2000} HTTP/[\d.]{1,3}" (?P<status>[1-5]\d\d)$')
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
+
+
+_PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
 def printable_text(text: str) -> str:
@@ -143,7 +154,7 @@ class Stripper:
             owner = int(quick["pid"]) if quick["pid"] else None
             module = quick["module"] or "uvicorn"
             level = quick["level"] or quick["plain"]
-            told = _once(quick["text"])
+            told = _with_phrase(_once(quick["text"]))
             found.append(LogLine(number, told, level, quick["name"], owner, quick["at"], module, raw))
             return
         text = printable_text(shorten(raw))
@@ -180,6 +191,7 @@ class Stripper:
                 or outer["logged"]
                 or outer["java"]
                 or outer["own"]
+                or outer["numbered"]
             )
             if (outer["before"] or outer["after"] or "").startswith("vllm."):
                 # vLLM's own logger, which is named after a module of it (init_logger(__name__)); the level of a program
@@ -239,6 +251,7 @@ class Stripper:
             elif text[:1] == "[" and (short := _SHORT_HEADER.match(text)) is not None:
                 module = short["module"]
                 text = text[short.end() :]
+            text = _with_phrase(text)
             torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
             bar = _BAR.match(text) if "%|" in text else None
             at_bar = bar.end() if bar is not None and (torn is None or bar.end() <= torn.start()) else None
@@ -256,6 +269,13 @@ class Stripper:
             return False
         count = self._seen[left] = self._seen.get(left, 0) + 1
         return count > 1 or not left.strip()
+
+
+def _with_phrase(text: str) -> str:
+    """An access line as uvicorn itself writes it: with the phrase of the status."""
+    told = _STATUS_ALONE.match(text) if text[-5:-3] == '" ' else None
+    phrase = _PHRASES.get(int(told["status"])) if told is not None else None
+    return f"{text} {phrase}" if phrase is not None else text
 
 
 def _refusal(text: str) -> str:

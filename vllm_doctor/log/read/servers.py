@@ -1,9 +1,10 @@
 """Takes a text apart into which several servers wrote: two pods, two process numbers, two ports in turn."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.read.runs import announces, launched_with, starts
 from vllm_doctor.records.log import LogLine
 
@@ -30,6 +31,8 @@ def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[L
         return servers(rest, turns=turns) | {
             name: [line for line in lines if line.stream == name] for name in sorted(silent)
         }
+    if not announced and (replicas := _replicas(lines)):
+        return _by_stream(lines, replicas)
     lanes = _lanes(lines)
     if len(set(lanes.values())) < 2:
         return _in_turn(lines) if turns and not _of_a_unit(lines) else {"": list(lines)}
@@ -98,11 +101,27 @@ def _workload(stream: str) -> str:
     return f"{kind}/{_REPLICA.sub('', name)}/{container}"
 
 
-def _by_stream(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+def _replicas(lines: Sequence[LogLine]) -> frozenset[str]:
+    """The streams of one workload in which vLLM speaks, where the text has the beginning of none (`logs --tail`); empty
+    where it is one stream. The pods of one engine's ranks have names of their own, and so has a proxy."""
+    streams = {line.stream for line in lines if line.stream is not None}
+    if len(streams) < 2:
+        return frozenset()
+    speaks = next((line.stream for line in lines if line.stream is not None and _of_vllm(line)), None)
+    alike = {stream for stream in streams if speaks is not None and _workload(stream) == _workload(speaks)}
+    return frozenset(alike) if len(alike) > 1 else frozenset()
+
+
+def _of_vllm(line: LogLine) -> bool:
+    return "/vllm/" in line.text or says(line.excerpt, "header-of-vllm")
+
+
+def _by_stream(lines: Sequence[LogLine], wanted: Collection[str] = ()) -> dict[str, list[LogLine]]:
+    """Each stream's lines, or each wanted one's with those of others that stand below them."""
     found: dict[str, list[LogLine]] = {}
-    speaking = next(line.stream for line in lines if line.stream is not None)
+    speaking = next(line.stream for line in lines if line.stream is not None and (not wanted or line.stream in wanted))
     for line in lines:
-        speaking = line.stream or speaking
+        speaking = line.stream if line.stream and (not wanted or line.stream in wanted) else speaking
         found.setdefault(speaking or "", []).append(line)
     return found
 

@@ -40,7 +40,7 @@ _BEGINS = Pattern(
     r"|WARNING|ERROR|CRITICAL|FATAL)\b"
     r"|Traceback \(most recent|File \"|During handling of|The above exception|\^|~|Process \w{1,200}"
     r"|\[?\d{4}-\d\d-\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:|\[ {0,20}\d{1,24}\.\d{1,24}\]|[\w.-]{1,60} {1,20}\| "
-    r"|\S{1,1000}:\d{1,24}:\d{1,24} \[\d{1,24}\] |\S{0,1000}\.\w{1,200}:\d{1,24}\]? "
+    r"|\S{1,1000}:\d{1,24}:\d{1,24} \[\d{1,24}\] |\S{0,1000}\.\w{1,200}:\d{1,24}[\]:]? "
     r"|(?:[A-Za-z_]\w{0,200}\.){0,50}[A-Za-z_]\w{0,200}(?:Error|Exception|Exit|Interrupt|Warning)\b(?::|$)"
     r"|Exception: "
     r"|(?:CUDA|NCCL) [Ee]rror\b|\S{1,1000}: error: |usage: |>>> |[$#>|+`*=\u2192\u2022-]|Last error|NCCL version"
@@ -50,6 +50,10 @@ _BEGINS = Pattern(
     r"|\S{1,255}: line \d{1,9}: "
     r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
+    # tqdm's bar
+    r"|[^|%]{0,80}?\d{1,3}%(?:\|| Completed \|)"
+    # another program's name before each of its lines
+    r"|\[[A-Z][A-Za-z_-]{2,40}\] "
     # where a person, or a program, left lines out
     r"|\[?(?:\u2026|\.\.\.)"
     r"|terminate called |LLVM ERROR: |Fatal Python error: |(?:malloc|free|realloc)\(\): |double free |corrupted "
@@ -58,6 +62,9 @@ _BEGINS = Pattern(
 _FRAME = Pattern(r'\s*File "')
 # The header of a line of vLLM's that has nothing after it.
 _BARE_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d \[[\w./]+:\d+\]$")
+# The header of V0's loggers up to its time, or into its file's name, and the rest of it.
+_TORN_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?: [\w./]{0,60})?$")
+_FILE_OF_HEADER = Pattern(r"[\w./]{0,60}:\d{1,6}\] ")
 
 # Messages of one line that people break where a sentence or a clause ends; `-on` is how each goes on.
 _SENTENCES = (
@@ -70,6 +77,7 @@ _SENTENCES = (
     "broken-sampler",
     "broken-no-blocks",
     "broken-breakdown",
+    "broken-stats",
 )
 
 
@@ -133,7 +141,7 @@ def _joined(lines: list[str], width: int, column: int, *, terminal: bool, longes
     for index, line in enumerate(lines):
         if not line:
             start = None
-        elif _BEGINS.match(line) is not None:
+        elif _BEGINS.match(line) is not None and not (start == index - 1 and _within_header(lines[start], line)):
             start, taken = index, 0
         elif start is not None:
             glue = (
@@ -217,14 +225,22 @@ def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:
     """What stands between the two parts of a broken line; None where the break was meant."""
     if _BARE_HEADER.match(before):
         return " "
+    if not terminal and _within_header(before, line):
+        return " "
     indented = line[:1] in {" ", "\t"}
-    if indented and _FRAME.match(before):
-        return None  # the code of a call
+    if (indented and _FRAME.match(before)) or "%|" in before:
+        return None  # the code of a call; a bar is a line of its own
     if terminal:
         if len(before) >= width:
             return " " if indented else ""
         return " " if len(before) >= width - (1 if width <= _PAGE else _BLANKS) else None
     return " " if len(before) + 1 + len(line.split(maxsplit=1)[0]) > width else None
+
+
+def _within_header(before: str, line: str) -> bool:
+    """Does the line before end within a header of V0's, and this one begin with the rest of its file? No line of vLLM's
+    begins with its file."""
+    return _TORN_HEADER.match(before) is not None and _FILE_OF_HEADER.match(line) is not None
 
 
 def _after_bare_headers(raw: Sequence[str]) -> list[str]:

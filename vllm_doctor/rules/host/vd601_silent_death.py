@@ -121,7 +121,7 @@ def judge(case: Case) -> Outcome:
             title="The engine failed with an error that is not in this log",
             severity=Severity.WILL_FAIL_UNDER_LOAD if first.id == _OF_THE_SERVICE else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
-            evidence=(case.line(first.index),),
+            evidence=(case.line(_said_at(run, first)),),
             refute="the log is whole: then something outside ended the engine",
             then="judge the whole log, from the start of the server: the engine's own error stands above this line",
         )
@@ -239,6 +239,12 @@ def _lacks_its_error(run: AnalysedRun, first: Hit) -> bool:
     if first.id == _OF_THE_SERVICE:
         return not run.served(until=first.index)
     return first.id in _HEADINGS or (first.id == "engine-init-failed" and _told_above(run, first))
+
+
+def _said_at(run: AnalysedRun, hit: Hit) -> int:
+    """The exception's own line, where the word was met in the code that a traceback quotes."""
+    ends = (c.root.at for c in run.crashes if c.first <= hit.index <= c.last)
+    return next((at for at in ends if at is not None), hit.index)
 
 
 def _told_above(run: AnalysedRun, end: Hit) -> bool:

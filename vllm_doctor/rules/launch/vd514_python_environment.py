@@ -41,7 +41,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     whole_again,
 )
 from vllm_doctor.rules.remedies.refusal import packages, unbuilt
-from vllm_doctor.rules.remedies.unfit_package import reader_of_transformers, unfit_symbol
+from vllm_doctor.rules.remedies.unfit_package import FITS_NO_TORCH, reader_of_transformers, unfit_symbol
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -220,7 +220,11 @@ def judge(case: Case) -> Outcome:
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY
-        if fits or guarded or headers or symbol is not None or fault.ids & {"import-name", "module-attribute"}
+        if fits
+        or guarded
+        or headers
+        or (symbol is not None and symbol[0] != FITS_NO_TORCH)
+        or fault.ids & {"import-name", "module-attribute"}
         else Confidence.CONFIRMED,
         changes=(
             # A build for Windows that got as far as a check of vLLM's own lacks that package alone.
@@ -282,7 +286,7 @@ def _warned(case: Case) -> Finding | None:
         return None
     return finding(
         RULE,
-        title="vLLM's compiled operators do not fit the torch beside them (an undefined symbol)",
+        title=FITS_NO_TORCH,
         confidence=Confidence.LIKELY,
         evidence=(case.line(hit.index),),
         changes=(fresh_environment(case),),

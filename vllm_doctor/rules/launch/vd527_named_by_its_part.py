@@ -32,6 +32,7 @@ _LINES = frozenset(
         "cuda-check-ended",
         "engine-iteration-timeout",
         "engine-loop-died",
+        "engine-no-heartbeat",
         "habana-fatal",
         "neuron-compile-failed",
         "npu-kernel-late",

@@ -23,16 +23,16 @@ class AdapterPath(NamedTuple):
 
 
 def adapter_path(case: Case) -> AdapterPath | None:
-    """None where no such request failed."""
+    """None where no such request failed, or one was answered after it: that one was its client's own mistake."""
     run = case.run
     hit = run.last("adapter-path-missing") if run is not None else None
-    if run is None or hit is None:
+    if run is None or hit is None or any(h.index > hit.index for h in run.all("adapter-path-answered")):
         return None
     if run.first("adapter-path-on") is not None:
         place = thing(
             ChangeKind.OS,
-            "adapter",
-            Direction.REPAIR,
+            "adapter-path",
+            Direction.CHANGE,
             "the folder must be one that the server itself sees (adapter_config.json and the weights in it), and an "
             "adapter that is unloaded must be loaded",
             command="ls LORA_PATH   # on the server's host or in its container; curl -s http://HOST:PORT/v1/models",

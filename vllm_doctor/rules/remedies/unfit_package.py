@@ -20,6 +20,7 @@ _OWN = "vllm"
 # Their libraries come with torch, each of one release of CUDA.
 _OF_TORCH = frozenset({"torch", "nvidia", "torchvision", "torchaudio"})
 _AITER = "aiter"
+FITS_NO_TORCH = "vLLM's compiled operators do not fit the torch beside them (an undefined symbol)"
 
 
 def importer(fault: Fault) -> str | None:
@@ -82,7 +83,9 @@ def unfit_symbol(case: Case, fault: Fault) -> tuple[str, tuple[Change | None, ..
         return "A library of another CUDA is loaded in place of torch's own", (
             environment("LD_LIBRARY_PATH", Direction.REMOVE, why, before=case.env("LD_LIBRARY_PATH")),
         )
-    if package in {"", _OWN}:
+    if package == _OWN or PurePosixPath(file).parent.name == _OWN:
+        return _own_symbol(fault.fields("symbol-undefined").get("symbol", ""))
+    if not package:
         return None
     why = "built for another torch than the one beside it: install its build for this torch, or build it again here"
     known = distribution(package)
@@ -92,4 +95,16 @@ def unfit_symbol(case: Case, fault: Fault) -> tuple[str, tuple[Change | None, ..
     return f"The compiled code of {known or package} does not fit the torch beside it", (
         again,
         plain if package == _AITER and case.has_env("VLLM_ROCM_USE_AITER") is not None else None,
+    )
+
+
+def _own_symbol(symbol: str) -> tuple[str, tuple[Change | None, ...]] | None:
+    """The same of vLLM's own compiled file: it lacks a function of torch's, or one of its own that was not built in."""
+    told = read("symbol-of-a-function", symbol)
+    if told is None:
+        return (FITS_NO_TORCH, ()) if says(symbol, "symbol-of-torch") else None
+    name = told["name"][: int(told["length"])]
+    why = "this build left the file out that has the function: build again from a clean folder, or install the wheel"
+    return f"This build of vLLM lacks a function: {name}", (
+        thing(ChangeKind.OS, "source-build", Direction.CHANGE, why, command="pip install vllm"),
     )
