@@ -46,8 +46,9 @@ _UNIFIED, _UNIFIED_GRAPHS = Estimate(2.5, 2.2, 2.4), 1.4
 
 # What a process of vLLM's ROCm build takes outside torch: HIP's code objects, hipBLASLt's workspaces, and what grows
 # while weights are loaded, which it counts twice (platforms/rocm.py get_current_memory_usage: all that the device has
-# lent, 0.9 to 0.27). MI300X: one card 2.1 GiB (0.6.3) and 1.6 (0.11); RCCL's buffers between eight 3.5 more (0.6.3).
-_HIP, _RCCL = Estimate(1.8, 1.0, 1.2), Estimate(3.5, 3.0, 4.0)
+# lent, 0.9 to 0.27). MI300X: one card 2.1 GiB (0.6.3) and 1.6 (0.11); with RCCL's buffers two ranks 1.9 (0.9.2) and
+# eight 5.4 (0.6.3); so many for each rank beyond the first.
+_HIP, _RCCL = Estimate(1.8, 1.0, 1.2), Estimate(0.4, 0.4, 0.7)
 
 
 # How far DeepEP's buffers may be larger: the symmetric heap in which they lie is rounded, and has its own book.
@@ -69,8 +70,9 @@ def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | No
     if gpu is not None and gpu.unified:
         return Estimate(_UNIFIED.gib + kept + _token_table(s), _UNIFIED.below, _UNIFIED.above)
     if gpu is not None and gpu.backend != "CUDA":
-        ranks = _RCCL if s.parallel.tp > 1 else Estimate(0.0, 0.0, 0.0)
-        return Estimate(_HIP.gib + kept + ranks.gib, _HIP.below + ranks.below, _HIP.above + ranks.above)
+        more = s.parallel.tp - 1
+        below, above = _HIP.below + more * _RCCL.below, _HIP.above + more * _RCCL.above
+        return Estimate(_HIP.gib + kept + more * _RCCL.gib, below, above)
     cell = _cell(s, gpu, total_gib)
     fit, unit = cell.fit or _NOTHING, 1.0
     if cell.unit != "GiB":
