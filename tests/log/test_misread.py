@@ -41,3 +41,8 @@ def test_names_and_numbers_stay(line: str) -> None:
 def test_a_long_log_is_no_picture() -> None:
     log = "Va1ueError: x\n" * 2000
     assert well_read(log) == log
+
+
+def test_letters_that_stand_near_each_other_are_told_apart() -> None:
+    read = "torch.OutOfMernoryError: CUDA out of rnemory. 1.74 GlB a1located, rank=O, ERR0R"
+    assert well_read(read) == "torch.OutOfMemoryError: CUDA out of memory. 1.74 GiB allocated, rank=0, ERROR"

@@ -192,3 +192,24 @@ def test_statistics_that_are_broken_behind_their_commas_are_one_line() -> None:
         "Prefix cache hit rate: 43.4%",
     ]
     assert unwrapped([*parts, "Running: a job"]) == [" ".join(parts), "", "", "Running: a job"]
+
+
+@pytest.mark.parametrize("signs", ["> ", "> > ", ">"])
+def test_a_mail_quotes_a_message_over_several_lines(signs: str) -> None:
+    parts = ("RuntimeError: CUDA out of memory occurred when warming up", "sampler with 512 dummy requests. Please try")
+    assert spoken(unwrapped([signs + part for part in parts])) == [" ".join(parts)]
+
+
+def test_a_message_is_one_wherever_it_was_broken() -> None:
+    cut = FAILED.index("capacity")
+    parts = (FAILED[:cut], FAILED[cut : cut + 60], FAILED[cut + 60 :])
+    assert spoken(unwrapped([part.strip() for part in parts])) == [FAILED]
+
+
+def test_a_call_whose_name_stands_below_it_is_one_line() -> None:
+    assert spoken(unwrapped([FRAME.removesuffix(" load_model"), "load_model"])) == [FRAME.strip()]
+
+
+def test_lines_that_no_message_has_side_by_side_stay() -> None:
+    lines = ["we set a total capacity of 44.55 GiB", "which is free for all"]
+    assert unwrapped(lines) == lines

@@ -22,7 +22,7 @@ _CALL = Pattern(r"(?:^|[\s=.(])(LLM\(|(?:Async)?EngineArgs\()")
 # the signs with which they go on behind it.
 _LABEL = Pattern(
     r"^(?![Uu]sage)[^\s\-/'\"][^\-/'\"=\n]{0,40}[:\uff1a]\s{0,4}"
-    r"(?=(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
+    r"(?=(?:[A-Z][A-Z0-9_]{2,60}=\S{1,200} ){0,20}(?:vllm serve|python3? -m vllm|docker run|podman run)\s)"
 )
 # A command within a sentence, as Markdown marks code.
 _CODE = Pattern(r"`(?P<code>[^`\n]{8,4000})`")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, phase_at, startup_phase_of
+from vllm_doctor.log.told_step import ENCODER, told_step
 from vllm_doctor.log.traceback import Crash
 
 # A log of thousands of crashes: the root is among the first.
@@ -13,6 +14,8 @@ CRASHES = 400
 HEADING = 3
 # Lines around one in which the other ranks report the same call.
 FELLOWS = 60
+# Lines before and behind one in which people say in which step it failed.
+TOLD = 8
 # Written at run time only: the notice of a dead engine to a request, and the modules that answer requests.
 _RUN_TIME_DEATHS = frozenset({"engine-core-fatal", "engine-dead", "engine-task-failed"})
 _OF_A_STEP = "dump_input.py"
@@ -51,7 +54,8 @@ class RunWithPhases(Run):
         made_in = [frame.function for frame in frames]
         if any(says(file, "call-of-a-request") for file in calls.files):
             return stage  # the front end reads a request with the model's own class; encoders run in the engine
-        return StartupPhase.PROFILE_ENCODER if encodes(stage, calls.files, codes, made_in) else stage
+        by_words = stage is StartupPhase.PROFILE and says("\n".join(self.told(index)[0]), ENCODER)
+        return StartupPhase.PROFILE_ENCODER if by_words or encodes(stage, calls.files, codes, made_in) else stage
 
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
         said = startup_phase_of(functions)
@@ -64,7 +68,28 @@ class RunWithPhases(Run):
         if any(says(line.text, "method-of-engine") for line in near):
             return StartupPhase.SERVING  # a client called it: the engine was up
         reached = self.reached(index + 1) or StartupPhase.CONFIG  # the line that fails may itself say how far it came
-        return StartupPhase.SERVING if reached is StartupPhase.CONFIG and self._at_run_time(index) else reached
+        if reached is not StartupPhase.CONFIG:
+            return reached
+        return StartupPhase.SERVING if self._at_run_time(index) else told_step(*self.told(index)) or reached
+
+    def told_only(self, index: int, calls: Crash | None) -> bool:
+        """Do a person's words alone tell the step: no call, and no line of the log before?"""
+        if calls is not None and (startup_phase_of(calls.functions) or _placed(calls)) is not None:
+            return False
+        unplaced = self.reached(index + 1) in {None, StartupPhase.CONFIG} and not self._at_run_time(index)
+        return unplaced and told_step(*self.told(index)) is not None
+
+    def told(self, index: int) -> tuple[list[str], int]:
+        """The sentences around a line, those that nobody signed and that are no code, and where it is among them."""
+        code = {i for c in self.crashes[:CRASHES] if any(k.frames for k in c.links) for i in range(c.first, c.last + 1)}
+        near = range(max(0, index - TOLD), min(len(self.lines), index + TOLD + 1))
+        told = [i for i in near if i == index or (i not in code and self.lines[i].module is None)]
+        return [self._words(i) if i not in code else "" for i in told], told.index(index)
+
+    def _words(self, index: int) -> str:
+        """The text of a line that no program signed, and that is none's answer to a call that it names."""
+        line = self.lines[index]
+        return "" if line.module is not None or says(line.text, "method-of-engine", "signed-by-program") else line.text
 
     def _at_run_time(self, index: int) -> bool:
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""

@@ -7,6 +7,7 @@ from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.told_step import told_memory
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
@@ -21,6 +22,8 @@ _PIECE = 1000
 # errors the last, of which a server that runs for weeks writes many.
 _QUOTED = 40
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
+# The id of a person's own word for it.
+TOLD_MEMORY = "told-memory"
 IMPORTS = frozenset({"module-missing", "import-name"})
 
 
@@ -72,7 +75,7 @@ class RunWithFaults(RunWithPhases):
             checked = self._checked(index) if relay is None and [h.id for h in hits] == ["validation-error"] else None
             last = max(last, checked.last) if checked is not None else last
             (relayed if asked or relay is not None else found).append(Fault(index, last, checked, hits, stage))
-        return found or relayed or self._quoted() or self._written() or self._bare()
+        return found or relayed or self._quoted() or self._written() or self._bare() or self._told()
 
     def _ended_its_process(self, crash: Crash) -> bool:
         """Does Python's own word stand above it, that it was the end of a process, or did torch's hook for what nobody
@@ -138,6 +141,14 @@ class RunWithFaults(RunWithPhases):
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
+
+    def _told(self) -> list[Fault]:
+        """Where no program wrote a line: what a person says of a card's memory."""
+        if len(self.lines) > _QUOTED or any(line.level or line.module for line in self.lines):
+            return []
+        said = {hit.index for hit in self.hits}  # a program's sentence, which is no person's
+        told = (i for i, line in enumerate(self.lines) if i not in said and told_memory(line.text))
+        return [Fault(i, i, None, (Hit(TOLD_MEMORY, i, {}),), self._stage_in(None, i)) for i in told]
 
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""

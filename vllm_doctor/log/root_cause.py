@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
-from vllm_doctor.log.faults_of_run import IMPORTS, RunWithFaults, fetches
+from vllm_doctor.log.faults_of_run import IMPORTS, TOLD_MEMORY, RunWithFaults, fetches
 from vllm_doctor.log.match import anchors, of_exceptions, says
 from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
@@ -30,7 +30,7 @@ _MEMORY = (
     | _OF_ALLOCATORS
     | _OUT_OF_MEMORY
     | _OF_XLA
-    | {"oom-nvml", "device-oom-retyped", "device-oom-words", "cpu-allocator"}
+    | {TOLD_MEMORY, "oom-nvml", "device-oom-retyped", "device-oom-words", "cpu-allocator"}
 )
 # Messages that say how much was asked for.
 _WITH_FIGURES = frozenset({"torch-oom", "device-oom-class", *_OF_XLA})
@@ -67,6 +67,12 @@ class AnalysedRun(RunWithFaults):
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
         root = min(told or first, key=lambda f: f.index, default=None)
         return None if root is None else with_its_call(self._retold_calls(root), self.version or self.told_version)
+
+    @cached_property
+    def placed_by_words(self) -> bool:
+        """Did memory run out in a step that only a person's words name?"""
+        root = self.root
+        return root is not None and bool(root.ids & _MEMORY) and self.told_only(root.index, root.crash)
 
     def _retold_calls(self, fault: Fault) -> Fault:
         """Memory that ran out, with the calls that people name beside it where no traceback of it was kept."""

@@ -4,8 +4,8 @@ import msgspec
 
 from vllm_doctor.log.match import each, first, pattern, read
 
-# In any letters: people type such a message again.
-_UNITS = {"bytes": 1, "byte": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30, "tib": 1 << 40}
+# In any letters, and without the `i`: people type such a message again.
+_POWERS = {"k": 10, "m": 20, "g": 30, "t": 40}
 # Whose it is where the message was quoted without its beginning.
 _USUAL = "CUDA"
 # XLA names no device; vLLM's platform with it is this one.
@@ -103,7 +103,7 @@ class TorchOom(msgspec.Struct, frozen=True):
 
 def size(number: str, unit: str) -> int:
     """Bytes of `1.02 GiB`."""
-    return round(float(number) * _UNITS[unit.lower()])
+    return round(float(number) * (1 << _POWERS.get(unit[0].lower(), 0)))
 
 
 def _bytes(said: dict[str, str]) -> int:
@@ -119,7 +119,7 @@ def _of_xla(text: str) -> TorchOom | None:
     """The figures of XLA's status: what a program needs beyond the chip, or a piece and what was free."""
     program = read("xla-used", text)
     if program is not None:
-        used, limit = (round(float(program[name]) * _UNITS["gib"]) for name in ("used", "limit"))
+        used, limit = (size(program[name], "GiB") for name in ("used", "limit"))
         return TorchOom(asked=max(used - limit, 0), backend=_TPU, total=limit, free=0, program=True)
     piece = read("xla-piece", text)
     if piece is None:
@@ -128,20 +128,11 @@ def _of_xla(text: str) -> TorchOom | None:
     return TorchOom(asked=asked, backend=_TPU, free=free)
 
 
-def _translated(text: str) -> TorchOom | None:
-    """The first figures of torch's message in another language than its own."""
-    said = read("torch-oom-translated", text)
-    if said is None:
-        return None
-    asked, total, free = (size(said[n], said[unit]) for n, unit in (("asked", "in"), ("total", "of"), ("free", "left")))
-    return TorchOom(asked=asked, backend=_USUAL, gpu=int(said["gpu"]), total=total, free=free)
-
-
 def torch_oom(text: str) -> TorchOom | None:
     """The figures of torch's message, or None if `text` does not hold one."""
     begin = pattern("torch-oom-asked").search(text)
     if begin is None:
-        return _of_xla(text) or _translated(text)
+        return _of_xla(text)
     rest = text[begin.start() :]
     gpu = read("torch-oom-gpu", rest)
     allocated = _first(rest, "torch-oom-allocated", "torch-oom-allocated-old")

@@ -257,7 +257,7 @@ class Case:
             return None
         told = (
             run.number(message, "util")
-            for message in ("profile-took", "profile-results", "memory-breakdown", "free-below-wanted")
+            for message in ("profile-took", "profile-results", "memory-breakdown", "free-below-wanted", "gaudi-share")
         )
         printed = next((value for value in told if value is not None and value > 0), None)
         if printed is not None:

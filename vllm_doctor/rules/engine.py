@@ -115,7 +115,14 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
 def _asked(rule: Rule, case: Case) -> Asked:
     case.forget()
     outcome = ask(rule, case)
+    if isinstance(outcome, Finding) and outcome.confidence is Confidence.CONFIRMED and _by_words(case):
+        outcome = msgspec.structs.replace(outcome, confidence=Confidence.LIKELY)
     return Asked(rule, outcome, frozenset(case.touched))
+
+
+def _by_words(case: Case) -> bool:
+    """Is it a person's account that tells in which step memory ran out? No sum is sure of a step that nobody shows."""
+    return case.run is not None and case.run.placed_by_words
 
 
 def _read(case: Case, snapshot: Snapshot) -> frozenset[Signal]:

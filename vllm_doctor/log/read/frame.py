@@ -1,15 +1,19 @@
 """Takes off the frame that a terminal's program drew around the lines of a log, and joins what it broke at its width.
 
 K9s, rich's panels and their like write `│ line        │`; who copies that copies the frame. Who quotes a log in an
-answer or keeps it in a script puts the same mark before each line.
+answer, a mail or Markdown, or keeps it in a script, puts the same mark before each line.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import mode
 
+from vllm_doctor.knowledge.pattern import Pattern
+
 _SIDE = "│"
-# An answer's, and a comment's in shell, Python, C and Go.
-_QUOTES = ("> ", "# ", "// ")
+# A comment's in shell, Python, C and Go, and a quotation's, which is not Python's prompt.
+_COMMENTS = ("# ", "// ")
+_QUOTED = Pattern(r"(?!>>> )(?:> ?){1,6}")
 # Fewer lines than these may be a table's, or somebody's own drawing.
 _FEWEST = 3
 # The frame's two sides, each with a blank.
@@ -28,12 +32,16 @@ def unframed(raw: Sequence[str]) -> tuple[list[str], int | None]:
 
 
 def _unquoted(raw: Sequence[str]) -> Sequence[str]:
-    """The lines without the mark that stands before each of them."""
+    """The lines without the mark of a comment that stands before each of them, or of a quotation that stands before
+    two or more, one below the other."""
     told = [line for line in raw if line.strip()]
-    if len(told) < _FEWEST:
+    mark = next((m for m in _COMMENTS if all(f"{line} ".startswith(m) for line in told)), None)
+    if mark is not None and len(told) >= _FEWEST:
+        return [line[len(mark) :] for line in raw]
+    marks = [_QUOTED.match(line) for line in raw]
+    if not any(one and two for one, two in pairwise(marks)):
         return raw
-    mark = next((m for m in _QUOTES if all(f"{line} ".startswith(m) for line in told)), None)
-    return raw if mark is None else [line[len(mark) :] for line in raw]
+    return [line[mark.end() :] if mark else line for line, mark in zip(raw, marks, strict=True)]
 
 
 def _framed(line: str) -> bool:

@@ -13,13 +13,14 @@ from vllm_doctor.log.match import messages
 # Letters of one screen, with some to spare: nobody takes a picture of more.
 _SCREEN = 12_000
 _SHORTEST, _SHORT = 5, 3
+_CAPITALS = str.maketrans("01", "OI")
 _LETTERS, _FIGURES = str.maketrans("01", "ol"), str.maketrans("OolI", "0011")
 _WORD = Pattern(
     r"(?<![\w./-])[A-Za-z_]{0,30}[01][A-Za-z_01]{3,30}(?![\w/])|(?<![\w./-])[A-Za-z_]{4,30}[01][A-Za-z_01]{0,30}(?![\w/])"
 )
 _ANY_WORD = Pattern(r"[A-Za-z_]{3,30}")
 # In a line of which a word was misread: the letter before a point or at the end of a device, and the sign of a class.
-_ZERO = Pattern(r"(?<=[\s(:])O(?=[.)\s]|$)")
+_ZERO = Pattern(r"(?<=[\s(:=])O(?=[.,)\s]|$)")
 _COLON = Pattern(r"(?<=Error|ption);(?= )")
 # In a misread text: any word with a digit that is no amount (`10G`), a word in capitals, and a number with a letter
 # among its digits.
@@ -27,11 +28,15 @@ _ANY = Pattern(
     r"(?<![A-Za-z\d])(?!\d{1,9}[KMGT]i?B?(?![A-Za-z\d]))"
     r"(?:[A-Za-z]{0,30}[01][A-Za-z01]{1,30}|[A-Za-z]{3,30}[01])(?![A-Za-z\d])"
 )
+_BYTES = Pattern(r"(?<=[\d ][KMGT])[lI1|](?=B(?![A-Za-z]))")
 _CAPITAL = Pattern(r"(?<![A-Za-z\d])l(?=[A-Z]{1,20}(?![A-Za-z\d])|f\b|t\b|n\b)")
 _NUMBER = Pattern(
     r"(?<![A-Za-z\d])(?:\d[\dOolI]{0,20}[OolI][\dOolI]{0,20}|[OolI]{1,4}\d[\dOolI]{0,20})(?=(?:[A-Z]?i?B)?(?![A-Za-z\d]))"
 )
 _LETTERS_ALONE = Pattern(r"(?<=[\d.,:/ -])[Ol]{1,4}(?=[.,:/)\d]|$| [KMG]i?B\b)|(?<=[.:])[Ol]{1,4}(?= )")
+# In a misread text: two letters that stand so near each other that they are read as one.
+_PAIR = Pattern(r"(?<![A-Za-z])[A-Za-z]{0,30}(?:rn|vv|cl)[A-Za-z]{0,30}(?![A-Za-z])")
+_NEAR = (("rn", "m"), ("vv", "w"), ("cl", "d"))
 _MISREAD = 2
 
 
@@ -56,6 +61,8 @@ def _line(line: str) -> str:
 def _again(line: str) -> str:
     """A line of a text that is known to be misread: what is in doubt elsewhere is not here."""
     line = _ANY.compiled.sub(lambda found: _word(found[0], least=_SHORT), line)
+    line = _PAIR.compiled.sub(lambda found: _of_pairs(found[0]), line)
+    line = _BYTES.compiled.sub("i", line)
     line = _CAPITAL.compiled.sub("I", line)
     line = _NUMBER.compiled.sub(lambda found: found[0].translate(_FIGURES), line)
     line = _LETTERS_ALONE.compiled.sub(lambda found: found[0].translate(_FIGURES), line)
@@ -63,9 +70,15 @@ def _again(line: str) -> str:
 
 
 def _word(word: str, least: int = _SHORTEST) -> str:
-    meant = word.translate(_LETTERS)
+    meant = word.translate(_CAPITALS if word.translate(_CAPITALS).isupper() else _LETTERS)
     known = _words()
     return meant if len(word) >= least and meant.lower() in known and word.lower() not in known else word
+
+
+def _of_pairs(word: str) -> str:
+    known = _words()
+    meant = (word.replace(two, one) for two, one in _NEAR) if word.lower() not in known else ()
+    return next((better for better in meant if better.lower() in known), word)
 
 
 @cache

@@ -6,11 +6,12 @@ would not have fitted there any more (broken between words), or if the one befor
 """
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from statistics import mode
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import messages, pattern, read
+from vllm_doctor.log.match import messages, read
 from vllm_doctor.log.read.frame import unframed
 
 # What a page makes of the quotation marks and blanks that a program wrote.
@@ -66,19 +67,12 @@ _BARE_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\
 _TORN_HEADER = Pattern(r"(?:.*\s)?(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?: [\w./]{0,60})?$")
 _FILE_OF_HEADER = Pattern(r"[\w./]{0,60}:\d{1,6}\] ")
 
-# Messages of one line that people break where a sentence or a clause ends; `-on` is how each goes on.
-_SENTENCES = (
-    "broken-oom-head",
-    "broken-oom",
-    "broken-max-len",
-    "broken-free",
-    "broken-length",
-    "broken-driver",
-    "broken-sampler",
-    "broken-no-blocks",
-    "broken-breakdown",
-    "broken-stats",
-)
+# What of a message's two parts is held against the catalogue: the end of the one, the beginning of the other.
+_TAIL, _HEAD = 14, 12
+_SHORTEST_HEAD = 3
+_AMOUNT = Pattern(r"\d[\d.,]{0,20}(?: ?(?:[KMGT]i?B|bytes)(?![A-Za-z]))?")
+_CALL_OPEN = Pattern(r", line \d{1,6}, in$")
+_NAME = Pattern(r"[A-Za-z_]\w{0,100}$")
 
 
 def untypeset(text: str) -> str:
@@ -159,9 +153,9 @@ def _joined(lines: list[str], width: int, column: int, *, terminal: bool, longes
 
 
 def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
-    """The lines, with what a reader broke where a sentence ends, put behind the message that it belongs to."""
-    head = 0
-    pairs = [(pattern(name), pattern(f"{name}-on")) for name in _SENTENCES]
+    """The lines, with what somebody broke wherever it suited put behind the message that it belongs to: the messages of
+    the catalogue have the end of the one beside the beginning of the other."""
+    head, long = 0, len(found) > _SHORT
     for index in range(1, len(found)):
         line = found[index].strip()
         if not line:
@@ -169,11 +163,34 @@ def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
                 head = index  # an empty line of the text itself: what follows is something else
             continue
         before = found[head].rstrip()
-        if any(goes_on.match(line) and begins.search(before) for begins, goes_on in pairs):
-            found[head], found[index] = f"{before} {line}", ""
+        # A long log has a beginning in nearly every line, and its code is set in.
+        begins = long and (found[index][:1] in {" ", "\t"} or _BEGINS.match(found[index]) is not None)
+        glue = None if begins else _within_a_message(before, line)
+        if glue is not None:
+            found[head], found[index] = f"{before}{glue}{line}", ""
         else:
             head = index
     return found
+
+
+def _within_a_message(before: str, line: str) -> str | None:
+    """What stands between two parts of one message; None where no message has them side by side."""
+    if _CALL_OPEN.search(before) and _NAME.match(line):
+        return " "
+    if len(before) < _TAIL or len(line) < _SHORTEST_HEAD:
+        return None
+    tail, head = _plain(before)[-_TAIL:], _plain(line)[:_HEAD]
+    return next((glue for glue in (" ", "") if f"{tail}{glue}{head}" in _all_messages()), None)
+
+
+def _plain(text: str) -> str:
+    """A text with one sign for each amount, as any of them may stand in a message."""
+    return _AMOUNT.sub("#", text)
+
+
+@cache
+def _all_messages() -> str:
+    return "\n".join(_plain(sample.line) for message in messages() for sample in message.samples)
 
 
 def _completed(lines: list[str]) -> list[str]:

@@ -7,7 +7,6 @@ from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.deaths import START_FAILED
 from vllm_doctor.rules.gates.device import platform
 from vllm_doctor.rules.gates.full_to_budget import full_to_budget
 from vllm_doctor.rules.gates.out_of_memory import (
@@ -20,7 +19,7 @@ from vllm_doctor.rules.gates.out_of_memory import (
     sums,
     tenants,
 )
-from vllm_doctor.rules.gates.profile_run import in_model, too_large_by_name
+from vllm_doctor.rules.gates.profile_run import fails_in_start, in_model, too_large_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.diffusion import diffuses, fit
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
@@ -39,9 +38,6 @@ _OUTSIDE = frozenset(
 
 # Neuron's runtime and XLA take memory as weights, cache and programs are loaded: a step brings nothing of its own.
 _COMPILED_BEFORE = frozenset({"neuron", "tpu"})
-
-# Lines around the error in which an engine says that its start failed.
-_AROUND = 400
 
 _IF_CACHE = "if the KV cache stood: the steps after it work in the memory that gpu_memory_utilization leaves free"
 _IN_START = "GPU memory ran out in the start; the log does not show in which step"
@@ -91,7 +87,7 @@ def judge(case: Case) -> Outcome:
     by_share = sizes_by_share(case) and not diffuses(oom)
     compiling = "device-oom-xla-total" in oom.fault.ids  # the list of a program, which a step is
     loading = open_ and platform(case) in _COMPILED_BEFORE and not oom.run.served() and not compiling
-    starting = open_ and (_starts(oom) or loading)
+    starting = open_ and (fails_in_start(oom) or loading)
     return finding(
         RULE,
         title=_POOL if status else _IN_START if starting else _title(oom, forward=forward, refused=refused),
@@ -134,12 +130,6 @@ def judge(case: Case) -> Outcome:
         refute="the lines before the error show in which phase of the start it happened",
         then=_who_refuses(oom) if refused and not status else "",
     )
-
-
-def _starts(oom: Oom) -> bool:
-    """Does V1 say around the error that the engine did not come up? Then no server had been ready."""
-    told = (death.index for death in oom.run.deaths if death.id in START_FAILED)
-    return not oom.run.served() and any(abs(at - oom.fault.index) <= _AROUND for at in told)
 
 
 def _title(oom: Oom, *, forward: bool, refused: bool) -> str:

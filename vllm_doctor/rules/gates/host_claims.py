@@ -61,25 +61,18 @@ def _cpu_cache(case: Case) -> Iterator[HostClaim]:
     yield HostClaim(size, environment("VLLM_CPU_KVCACHE_SPACE", Direction.LOWER, why, to=to, before=now), large=True)
 
 
-def _local_cache(case: Case, ranks: int) -> Iterator[HostClaim]:
+def _local_cache(case: Case, every: int) -> Iterator[HostClaim]:
     """LMCache pins its local cache when an engine starts, in every rank."""
     hit = case.run.first("lmcache-local") if case.run is not None else None
-    if case.run is None or hit is None:
+    if hit is None:
         return
     each = float(hit.fields["size"])
-    every = max(ranks, *(_rank(case.run.lines[h.index].process or "") + 1 for h in case.run.all("lmcache-engine")), 1)
     size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", "the log")
     why = f"every rank pins this many GiB of the host: {each:g} × {every} is {each * every:g}; or max_local_cpu_size"
     to = max(1, int(each / every)) if every > 1 else max(1, int(each / 2))
     yield HostClaim(
         size, environment("LMCACHE_MAX_LOCAL_CPU_SIZE", Direction.LOWER, why, to=to, before=each), large=True
     )
-
-
-def _rank(process: str) -> int:
-    """The number at the end of a worker's name: 3 of `Worker_TP3`."""
-    number = process[len(process.rstrip("0123456789")) :]
-    return int(number) if number else 0
 
 
 def _offload(case: Case, ranks: int) -> Iterator[HostClaim]:

@@ -12,6 +12,8 @@ _CPU_SHARE, CPU_FIXED = Version((0, 20)), Version((0, 13))
 # Where releases log the GiB of the KV cache: V1, V0 from 0.6.5 on, V0 0.6.4.
 POOL = (("kv-available", "size"), ("profile-breakdown", "kv"), ("profile-results", "kv"))
 
+# What is left of the check's message where people cut it.
+_CUT = frozenset({"kv-below-max-len-cut", "kv-longest-told"})
 # Limits of a prompt's length below this serve nobody, nor below this part of the length that was asked for, where it
 # is short of what a chat takes.
 _LEAST_TOKENS, _LEAST_PART, _SHORT = 512, 1 / 64, 2048
@@ -46,15 +48,15 @@ def too_small(case: Case) -> TooSmall | None:
     return None
 
 
-def cut_short(case: Case) -> tuple[int, float, int | None] | None:
+def cut_short(case: Case) -> tuple[int, float | None, int | None] | None:
     """The same check where only the end of its message was pasted: its line, the GiB that were left, and the longest
-    request that fits where that figure stands whole."""
+    request that fits, each where that figure stands whole."""
     root = case.root
-    hit = next((h for h in root.hits if h.id == "kv-below-max-len-cut"), None) if root is not None else None
+    hit = next((h for h in root.hits if h.id in _CUT), None) if root is not None else None
     if hit is None:
         return None
-    said = hit.fields.get("estimate")
-    return hit.index, float(hit.fields["have"]), _whole(said) if said else None
+    said, have = hit.fields.get("estimate"), hit.fields.get("have")
+    return hit.index, float(have) if have else None, _whole(said) if said else None
 
 
 def _whole(tokens: str) -> int:

@@ -74,6 +74,7 @@ EXHAUSTED = frozenset(
         "device-oom-dxg",
         "device-oom-neuron-code",
         "device-oom-neuron-status",
+        "told-memory",
     }
 )
 
@@ -197,6 +198,11 @@ def beyond_weights(case: Case, oom: Oom) -> tuple[float, float] | None:
         return None
     most = size * 1e9 * most_bytes(case, oom) / GIB
     return (held / GIB, most) if held / GIB > _FAR * most + _EXTRAS_GIB else None
+
+
+def has_words(oom: Oom, row: str) -> bool:
+    """Has a failure without calls these words beside it, of somebody who tells of it?"""
+    return not oom.fault.files and says("\n".join(oom.run.told(oom.fault.index)[0]), row)
 
 
 def told_whose(oom: Oom) -> bool:

@@ -4,13 +4,17 @@ from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantizatio
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import SAMPLER_BATCHES, StartupPhase
+from vllm_doctor.log.told_step import ADAPTERS
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted
+from vllm_doctor.rules.gates.deaths import START_FAILED
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, has_words
 from vllm_doctor.rules.outcome import NotHere, Unseen
 
 # Weights above this share of the card leave no room for the pass whatever its size: contexts, NCCL and workspaces take
 # 1 to 2 GiB of any card, and the fraction keeps a tenth.
 _FULL = 0.8
+# Lines around the error in which an engine says that its start failed, and above it those with the last call's code.
+_AROUND, _CODE = 400, 3
 _HANDLES = frozenset({"cublas-alloc", "cublas-create"})
 
 
@@ -42,14 +46,30 @@ def measuring(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
         return oom
     torch = unplaced.torch
     first = torch is not None and torch.allocated is not None and torch.private_pools is None
-    return unplaced if first and in_compiled(unplaced) else oom
+    return unplaced if first and _unnamed_pass(unplaced) else oom
 
 
 def in_pass(oom: Oom) -> bool:
     """Was it in the pass itself? Compiled code runs nowhere else during the start, though its frames name no step."""
     if oom.fault.startup_phase in {StartupPhase.PROFILE, StartupPhase.PROFILE_ENCODER}:
         return True
-    return in_compiled(oom)
+    return _unnamed_pass(oom)
+
+
+def _unnamed_pass(oom: Oom) -> bool:
+    """A pass whose calls name no step: in code that torch compiled, or, of a start that failed, where the code of the
+    last call that was pasted works on tokens."""
+    if in_compiled(oom):
+        return True
+    above = oom.run.lines[max(0, oom.fault.index - _CODE) : oom.fault.index]
+    bare = not oom.fault.files and fails_in_start(oom)
+    return bare and any(line.text[:1] == " " and says(line.text, "code-of-forward") for line in above)
+
+
+def fails_in_start(oom: Oom) -> bool:
+    """Does V1 say around the error that the engine did not come up? Then no server had been ready."""
+    told = (death.index for death in oom.run.deaths if death.id in START_FAILED)
+    return not oom.run.served() and any(abs(at - oom.fault.index) <= _AROUND for at in told)
 
 
 def first_handle(oom: Oom) -> bool:
@@ -78,8 +98,9 @@ def in_sampler(oom: Oom) -> bool:
 
 
 def in_adapters(oom: Oom) -> bool:
-    """Did it fail among the buffers of LoRA adapters?"""
-    return any(says(f, "call-adapters") for f in oom.fault.files[-4:]) or "create_lora_weights" in oom.fault.functions
+    """Did it fail among the buffers of LoRA adapters, by its calls, or, where it has none, as who tells of it says?"""
+    called = any(says(f, "call-adapters") for f in oom.fault.files[-4:])
+    return called or "create_lora_weights" in oom.fault.functions or has_words(oom, ADAPTERS)
 
 
 def weights_of(case: Case) -> tuple[float, str] | None:

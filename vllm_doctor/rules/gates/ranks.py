@@ -8,8 +8,9 @@ _CORE = "enginecor"
 
 
 def ranks(case: Case) -> int:
-    """Tensor by pipeline parallel, as the launch or the log has them."""
-    return (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    """Tensor by pipeline parallel, as the launch or the log has them, and no fewer than workers signed the log."""
+    told = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    return max(told, case.run.ranks if case.run is not None else 1)
 
 
 def ranks_of(case: Case, kill: Kill) -> int:

@@ -3,8 +3,9 @@
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.told_step import LOGPROBS
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, trains
+from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, has_words, trains
 from vllm_doctor.rules.outcome import NotHere, Unseen
 
 _OF_A_REQUEST = "compute_logprobs"
@@ -46,7 +47,7 @@ def for_logprobs(oom: Oom) -> bool:
     if inner:
         return any(mark in function for function in inner for mark in _LOGPROBS)
     near = oom.run.lines[max(0, oom.fault.index - _BESIDE) : oom.fault.last + _BESIDE + 1]
-    return any(says(line.text, "code-of-logprobs") for line in near)
+    return any(says(line.text, "code-of-logprobs") for line in near) or has_words(oom, LOGPROBS)
 
 
 def of_a_request(fault: Fault) -> bool:

@@ -2,13 +2,19 @@
 
 from vllm_doctor.log.match import first
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.rules.gates.out_of_memory import Oom
+from vllm_doctor.log.told_step import WAKES
+from vllm_doctor.rules.gates.out_of_memory import Oom, has_words
 
 # Lines above a failure in which its logger says what it was about to do.
 _ABOVE = 3
 
 
 def wakes(oom: Oom) -> bool:
+    """Did it wake up, as the log shows or somebody says?"""
+    return shown_to_wake(oom) or has_words(oom, WAKES)
+
+
+def shown_to_wake(oom: Oom) -> bool:
     """Do the calls, the method or the lines below say that it woke up?"""
     return "wake_up" in oom.fault.functions or method(oom) == "wake_up" or _wakes_below(oom)
 

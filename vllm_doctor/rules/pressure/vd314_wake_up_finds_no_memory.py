@@ -11,7 +11,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, own_pass, sums
 from vllm_doctor.rules.gates.run_time import in_trainer
-from vllm_doctor.rules.gates.sleep import maps_again, method, wakes
+from vllm_doctor.rules.gates.sleep import maps_again, method, shown_to_wake, wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import finding, set_flag, thing
@@ -37,7 +37,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         severity=Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.CONFIRMED if waking else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if shown_to_wake(oom) else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=sums(oom.torch),
         changes=(

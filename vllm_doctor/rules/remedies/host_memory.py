@@ -13,6 +13,8 @@ from vllm_doctor.rules.say import environment, thing
 
 # Where a container's limit stands; the message that says so is Kubernetes' own, where nothing else is known.
 _LIMITS = {"pod": "limits.memory", "docker": "--memory", "compose": "mem_limit"}
+# What the kubelet calls the control groups of its pods.
+_PODS = "kubepods"
 # Ids of the catalogue by which Ray says that it ended a worker for the host's memory.
 RAY = ("ray-low-memory", "ray-threshold", "ray-killed", "ray-oom-advice")
 
@@ -25,8 +27,8 @@ def memory_limit(kill: Kill, ranks: int = 1) -> Change:
     held = kill.resident
     if held is not None and ranks > 1:
         held *= ranks
-    if kill.container is not None and held is not None:
-        return _of_container(kill.container, kill.group or "", math.ceil(held / GIB * 1.25), _held_by(ranks))
+    if (kill.container is not None or _PODS in (kill.group or "")) and held is not None:
+        return _of_container(kill.container or "", kill.group or "", math.ceil(held / GIB * 1.25), _held_by(ranks))
     to = f"{math.ceil(held / GIB * 1.25)}G" if held is not None else None
     if (guest := read("system-container", kill.group or "")) is not None:
         return _of_guest(guest["guest"], math.ceil(held / GIB * 1.25) if held is not None else None)
@@ -42,7 +44,7 @@ def _held_by(ranks: int) -> str:
 
 def _of_container(number: str, group: str, gib_: int, held: str) -> Change:
     why = f"1.25 times what {held} when its container's limit ended it"
-    if "kubepods" in group:
+    if _PODS in group:
         return thing(ChangeKind.OS, "container-memory", Direction.RAISE, why, to=f"{gib_}Gi")
     runtime = "podman" if "libpod" in group else "docker"
     command = f"{runtime} update --memory {gib_}g --memory-swap {gib_}g {excerpt.short(number)}   # then start"

@@ -3,13 +3,14 @@
 import math
 
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.told_step import TENANT
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.kv_cache import charges_others
-from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, most_bytes, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import Oom, beyond_weights, exhausted, has_words, most_bytes, sums, tenants
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.own_pool import sizes_by_share
@@ -38,6 +39,8 @@ def judge(case: Case) -> Outcome:
     oom = exhausted(case)
     if isinstance(oom, NotHere | Unseen):
         return _counted_in(case) or oom
+    if _told_of_another(oom):
+        return _as_told(case, oom)
     if oom.torch is None:
         return Clear("the message does not say who holds the memory")
     held = tenants(case, oom.torch)
@@ -74,6 +77,25 @@ def judge(case: Case) -> Outcome:
             else None,
         ),
         refute="the processes that torch lists are ranks of this same engine",
+        then=_SHARE,
+    )
+
+
+def _told_of_another(oom: Oom) -> bool:
+    """Does a person say that something else was on the card, beside a message that does not say who holds it?"""
+    silent = oom.torch is None or not oom.torch.tells_whose
+    return silent and has_words(oom, TENANT)
+
+
+def _as_told(case: Case, oom: Oom) -> Finding:
+    return finding(
+        RULE,
+        title="Something else was on the GPU before, as the text says",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(oom.fault.hits[0].index),),
+        arithmetic=sums(oom.torch),
+        changes=(stop_others(case, "memory of another process is not available to this service"),),
+        refute=f"{maker_tool(case).name} shows an empty card before the start, and it fails all the same",
         then=_SHARE,
     )
 

@@ -34,7 +34,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         phase=Phase.RUNTIME_PREFILL_BURST if serving else _PHASES.get(oom.fault.startup_phase, RULE.phase),
-        confidence=Confidence.CONFIRMED if named else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if named and oom.fault.files else Confidence.LIKELY,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             Arithmetic(

@@ -4,7 +4,7 @@ import math
 
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Direction
+from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, cut_short, on_cpu, serves_nobody, too_small
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
@@ -57,8 +57,9 @@ def _of_a_part(case: Case) -> Finding | None:
     return finding(
         RULE,
         title="The KV cache cannot hold one request of the configured length",
+        confidence=Confidence.CONFIRMED if have is not None else Confidence.LIKELY,
         evidence=(case.line(index),),
-        arithmetic=(gib("available", have, "KV cache memory", "the error line"),),
+        arithmetic=(gib("available", have, "KV cache memory", "the error line"),) if have is not None else (),
         changes=(
             set_flag(
                 case,

@@ -66,7 +66,8 @@ def _of_the_measure(case: Case, oom: Oom) -> Finding:
 
 def _of_gaudi(case: Case, oom: Oom) -> Finding:
     """vllm-gaudi keeps a part of what is usable for HPU Graphs, and warms up buckets of every size in it."""
-    told = case.env(_RESERVED)
+    printed = case.run.number("gaudi-share", "graphs") if case.run is not None else None
+    told = case.env(_RESERVED) or (f"{printed:g}" if printed is not None else None)
     now = float(told) if told is not None and told.replace(".", "", 1).isdigit() else _RESERVED_DEFAULT
     why = f"this part of the usable memory is kept for graphs and not given to the KV cache: {now:g} was too little"
     return finding(

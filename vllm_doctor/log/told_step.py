@@ -1,0 +1,57 @@
+"""What a person says in words of their own: that a card's memory ran out, and in which step.
+
+Rows of catalogue/told.json have the words, in the languages that reports are written in. An account is believed less
+than a program's line: the words count only where no program shows the step, or that anything failed at all.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import pattern, says
+from vllm_doctor.log.startup_phase import StartupPhase
+
+_LONGEST = 2000
+# What of an engine a person names beside the step: the row of its words.
+ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
+WAKES, LOGPROBS = "told-wake-up", "told-logprobs"
+_STEPS = (
+    (ENCODER, StartupPhase.PROFILE_ENCODER),
+    ("told-graphs", StartupPhase.GRAPHS),
+    ("told-warm-up", StartupPhase.WARMUP),
+    ("told-cache", StartupPhase.KV),
+    ("told-profile", StartupPhase.PROFILE),
+    ("told-weights", StartupPhase.WEIGHTS),
+    ("told-serving", StartupPhase.SERVING),
+    (WAKES, StartupPhase.SERVING),
+    (LOGPROBS, StartupPhase.SERVING),
+)
+# A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none.
+_SENTENCE = Pattern("(?<=[.!?;])\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
+
+
+def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
+    """The step that a person names nearest to one of these lines; None where none is named."""
+    texts = [line[:_LONGEST] for line in lines]
+    at = sum(len(text) + 1 for text in texts[:index])
+    end = at + len(texts[index])
+    joined = "\n".join(texts)
+    found = [
+        (max(0, at - place.end(), place.start() - end), -place.start(), rank)
+        for rank, (row, _) in enumerate(_STEPS)
+        for place in pattern(row).finditer(joined)
+    ]
+    return _STEPS[min(found)[2]][1] if found else None
+
+
+def told_memory(text: str) -> bool:
+    """Does a sentence of this line say that a card's memory ran out, and neither asks nor advises?"""
+    text = text[:_LONGEST]
+    return not says(text, "told-otherwise") and any(_runs_out(sentence) for sentence in _sentences(text))
+
+
+def _runs_out(sentence: str) -> bool:
+    return says(sentence, "told-memory") and not says(sentence, "told-aside", "told-host")
+
+
+def _sentences(text: str) -> Iterator[str]:
+    return (part for part in _SENTENCE.split(text) if part)
