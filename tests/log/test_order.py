@@ -82,6 +82,10 @@ def test_of_one_moment_a_traceback_tells_the_order() -> None:
     assert turned(*reversed(lines)) is None
 
 
+def test_calls_above_and_below_a_heading_are_two_tracebacks() -> None:
+    assert turned(*(at(1, words) for words in (CALLS[2], CALLS[1], CALLS[3], CALLS[2]))) is None
+
+
 def test_lines_without_a_time_are_lines_of_their_own_where_a_traceback_is_upside_down() -> None:
     assert turned(at(9, "gone"), *CALLS, at(5, "up"), at(1, "first")) == ["first", "up", *reversed(CALLS), "gone"]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.log.judging import judged_text
 from vllm_doctor.gather.bundle import read_bundle, write_bundle
 from vllm_doctor.log.read.assemble import cut, parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
@@ -156,3 +157,18 @@ def test_the_ledger_counts_the_lines(tmp_path: Path) -> None:
     shot = of(SERVED + f"{RECORDS['logger of requests']}\n" * 3)
     ledger = write_bundle([shot], tmp_path / "b")
     assert [(e.why, e.count) for e in ledger if "client" in e.why] == [("words that a client may have written", 3)]
+
+
+REFUSED = """(APIServer pid=1)   File "/opt/v/site-packages/vllm/entrypoints/openai/api_router.py", line 61, in create
+(APIServer pid=1)     generator = await handler.create_chat_completion(request, raw_request)
+(APIServer pid=1)   File "/opt/v/site-packages/vllm/v1/structured_output/backend_guidance.py", line 270, in validate
+(APIServer pid=1)     check(grammar)
+(APIServer pid=1) ValueError: Grammar error: Unknown format: {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"), [("iri-of-seven", "Unknown format: iri-of-seven"), ("my own words", "[hidden]")]
+)
+def test_a_schema_s_format_is_told_where_it_is_one_word_of_that_language(said: str, shown: str) -> None:
+    assert judged_text(REFUSED.format(said)).findings[0].evidence[0].excerpt.endswith(shown)

@@ -23,6 +23,7 @@ OLD_BENCH = (
 )
 EVAL = "Running generate_until requests: {:3}%|█████     | {}/128 [00:29<00:29,  2.2it/s]\n"
 UP = "INFO:     Application startup complete.\n"
+V0_GRAPHS = "INFO 03-06 10:03:10 model_runner.py:547] Graph capturing finished in 5 secs.\n"
 V0_SERVER = "INFO 03-06 10:02:01 api_server.py:719] args: Namespace(host=None, port=8000, model='example/model-8b')\n"
 V0_MADE = (
     "INFO 03-06 10:02:02 llm_engine.py:70] Initializing an LLM engine with config: model='example/model-8b', "
@@ -59,11 +60,14 @@ DONE = "Processed prompts: 100%|██████████| 500/500 [1:02:11
             V0_SERVER + V0_MADE + "INFO 03-06 10:03:10 model_runner.py:547] Graph capturing finished in 5 secs.\n",
             UNKNOWN,
         ),
+        (V0_MADE.replace("engine with", "engine (v0.4.3) with") + V0_GRAPHS, OK),
+        (V0_SERVER + V0_MADE.replace("engine with", "engine (v0.4.3) with") + V0_GRAPHS, UNKNOWN),
         (STARTED + EVAL.format(50, 64), OK),
         (STARTED + EVAL.format(0, 0), UNKNOWN),  # tqdm draws it before the first answer
         ("INFO 10-02 05:01:20 [tpu_runner.py:602] Init model | hbm=[(5.1, 15.7)]GiB\n" + UP, OK),
         ("INFO 10-02 05:01:20 [__init__.py:216] Automatically detected platform cuda.\n" + UP, UNKNOWN),
         (OLD_BENCH.format(128, 128), OK),
+        (OLD_BENCH.format(128, 128).replace("it/s]\n", "it/s]"), OK),  # tqdm leaves its line open
         (OLD_BENCH.format(128, 127), UNKNOWN),  # its release counts no failures
         (BENCH.format(1000, 0), OK),
         (BENCH.format(0, 0), UNKNOWN),

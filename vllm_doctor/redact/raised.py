@@ -165,7 +165,7 @@ def _sentences() -> tuple[tuple[str, Message], ...]:
 
 
 def _speaks_of_faults(message: Message) -> bool:
-    asked = message.id.startswith(("context-limit", "request-asked"))
+    asked = message.id.startswith(("context-limit", "request-asked", "grammar-lacks"))
     return asked or (message.scope == "log" and message.kind in {"cause", "consequence", "symptom"})
 
 
