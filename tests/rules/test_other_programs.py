@@ -194,3 +194,24 @@ def test_an_exception_that_its_carrier_cannot_build_again_stands_in_another_log(
         f"vllm==0.8.5\n{_crash(raised, (f'{SITE}/xoscar/backends/message.py', 'as_instanceof_cause', 'x()'))}"
     )
     assert found.title == "The exception of the model's process could not be passed on"
+
+
+def test_rays_word_above_a_creations_calls_is_no_exception_of_its_own() -> None:
+    told = "The actor died because of an error raised in its creation task, ray::W.__init__()"
+    head = f"ray.exceptions.ActorDiedError: {told}"
+    calls = f'  File "{SITE}/vllm/worker/cache_engine.py", line 45, in __init__\n    if kind.startswith("fp8"):'
+    found = _first(f"{head}\n{calls}\nAttributeError: 'Kind' object has no attribute 'startswith'")
+    assert found.detail == "'Kind' object has no attribute 'startswith'"
+
+
+def test_a_field_that_a_release_does_not_know_is_the_clients() -> None:
+    message = "1 validation error for ChatCompletionRequest\\nfunctions\\n  Extra inputs are not permitted"
+    error = f'"code": 400,\n      "message": "{message}",\n      "object": "error",\n      "type": "BadRequestError"'
+    text = f'{{\n  "output": [\n    {{\n      {error}\n    }}\n  ],\n  "status": "COMPLETED"\n}}'
+    assert _first(text).changes[0].name == "client-input"
+
+
+def test_a_package_without_what_it_always_had_may_be_a_folder() -> None:
+    raised = "AttributeError: module 'triton' has no attribute 'jit'"
+    found = _first(_crash(raised, (f"{SITE}/vllm/utils/__init__.py", "find", "return triton.jit")))
+    assert "hiding-file" in [change.name for change in found.changes]

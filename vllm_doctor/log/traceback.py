@@ -104,10 +104,12 @@ class Crash(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> Link:
-        """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why. What a
-        debugger raises within itself it catches itself."""
+        """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why.
+
+        What a debugger raises in itself it catches itself. Ray heads the calls of an actor's creation with its word.
+        """
         told = (link for link in self.links if link.kind != "CancelledError" and not _of_a_debugger(link))
-        return next(told, self.links[0])
+        return next((link for link in told if link.frames or not says(link.message, "heads-a-creation")), self.links[0])
 
     @property
     def functions(self) -> tuple[str, ...]:

@@ -178,6 +178,16 @@ def _hidden_by_folder(module: str, name: str, refute: str) -> MissingModule:
     return MissingModule(f"A folder without code stands for {top}, which so lacks {name}", (change,), refute)
 
 
+def _look_for_folder(module: str) -> Change:
+    """Python takes a folder of that name without complaint: a package that lacks what it always had may be one."""
+    why = (
+        f"or a folder named {module} lies where this starts, and Python takes it for the package: it then prints None; "
+        "start elsewhere, or rename the folder"
+    )
+    command = f"python -c 'import {module}; print({module}.__file__, {module}.__path__)'"
+    return thing(ChangeKind.OS, "hiding-file", Direction.REPAIR, why, to=f"the folder {module}", command=command)
+
+
 def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | None:
     """Somebody else's code imports it: a plugin, or a program that uses vLLM."""
     who = importer(fault)
@@ -212,7 +222,8 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
         mixed = thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
         return MissingModule(f"The files of {package} are of two releases: {module} has no {name}", (mixed,), refute)
     title = f"{package} does not fit this vLLM: {module} has no {name}"
-    return MissingModule(title, (another(case, package),), refute)
+    hidden = (_look_for_folder(module),) if "module-attribute" in fault.ids and "." not in module else ()
+    return MissingModule(title, (another(case, package), *hidden), refute)
 
 
 def _asks_itself(fault: Fault, top: str) -> bool:
