@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tests.plan.models import HYBRID_LIKE, LLAMA_8B
+from tests.plan.models import DSA_LIKE, HYBRID_LIKE, LLAMA_8B
 from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.question.planner import Question, planner
@@ -200,6 +200,23 @@ def test_gemmas_drafter_is_asked_for_experts_where_experts_are_spread(with_draft
     found = [r.needed for r in p.settings.refusals if r.flag == "--enable-expert-parallel"]
     assert len(found) == ends
     assert all("it has no experts" in needed for needed in found)
+
+
+@pytest.mark.parametrize(
+    ("flags", "own", "version", "told"),
+    [
+        ("--kv-cache-dtype fp8_ds_mla", {}, "0.28.0", "a drafter with a cache of fp8_ds_mla"),
+        ("--kv-cache-dtype fp8_ds_mla", {"kv_cache_dtype": "auto"}, "0.28.0", None),
+        ("--kv-cache-dtype fp8", {}, "0.28.0", None),
+        ("", {"kv_cache_dtype": "fp8_ds_mla"}, "0.28.0", "a drafter with a cache of fp8_ds_mla"),
+        ("", {}, "0.28.0", None),
+    ],
+)
+def test_a_drafter_of_plain_attention_takes_no_cache_of_latents(with_drafter, flags, own, version, told):
+    drafts = {"model": "d", "method": "eagle3", "num_speculative_tokens": 3, **own}
+    p = with_drafter(drafts, version, f"--tensor-parallel-size 8 {flags}", SMALL, DSA_LIKE)
+    found = p.settings.refusals
+    assert [r.found for r in found if r.flag == "--speculative-config"] == ([told] if told else [])
 
 
 HYBRID = {**HYBRID_LIKE, "architectures": ["Qwen3_5ForCausalLM"]}

@@ -269,6 +269,7 @@ def resolve(  # noqa: PLR0917
         speculative=method,
         draft_tokens=draft,
         draft=_drafter(draft_model, method, does),
+        draft_kv_dtype=_own_cache(flags),
         host=host,
         kv_bytes=flags.int("kv-cache-memory-bytes", 0) or None,
         blocks_override=flags.int("num-gpu-blocks-override", 0) or None,
@@ -424,6 +425,12 @@ def _products(env: dict[str, str]) -> Products | None:
     if env.get("VLLM_MLA_PERFORM_MATRIX_ABSORPTION") == "0":
         return None
     return Products.WIDE if env.get("VLLM_MLA_DISABLE_REQUANTIZATION") == "1" else Products.STORED
+
+
+def _own_cache(flags: Flags) -> str | None:
+    """The type of a drafter's own cache, where the launch says it (from 0.26 on)."""
+    said = flags.object("speculative-config").get("kv_cache_dtype")
+    return said if isinstance(said, str) else None
 
 
 def _kernels_of_experts(flags: Flags) -> str | None:

@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True):
     speculative: str | None = None
     draft_tokens: int = 0
     draft: Architecture | None = None  # of a drafter that is a separate model, where its config is known
+    draft_kv_dtype: str | None = None  # of the drafter's own cache, where the launch says it
     host: HostAsked = msgspec.field(default_factory=HostAsked)
     kv_bytes: int | None = None
     blocks_override: int | None = None

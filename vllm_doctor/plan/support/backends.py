@@ -12,8 +12,11 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
+from msgspec import structs
+
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import Record, history
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
@@ -29,6 +32,8 @@ _ASKED = (
 _OWN = frozenset({"deepseek_v4", "minimax_m3", "step5", "glm5_next"})
 # Layers that keep keys and values.
 _KINDS = frozenset({"full", "sliding", "chunked", "mla"})
+# The first release whose --speculative-config has a kv_cache_dtype (config/speculative.py).
+_OWN_CACHE = as_version("0.26")
 _SHORT = {"half": "float16", "float": "float32"}
 
 _Facts = Mapping[str, object]
@@ -48,6 +53,22 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             told = _told(question, facts, s, gpu)
             if told.flag not in {earlier.flag for earlier in s.refusals}:  # one mistake is said once
                 yield told
+            return
+    yield from _of_drafter(s, capability)
+
+
+def _of_drafter(s: Settings, capability: float) -> Iterator[Refusal]:
+    """One refusal, where a drafter that is a model of its own has the model's type of cache, which none of the backends
+    for its layers takes (v1/spec_decode: a backend is chosen anew, the cache is not)."""
+    cache = s.draft_kv_dtype or s.kv_dtype
+    if s.draft is None or s.draft.mla is not None or s.kv_stored or cache == "auto":
+        return
+    alone = structs.replace(s, backend=None, kv_dtype=cache)
+    for layer in dict.fromkeys(layer for layer in s.draft.layers if layer.kind in _KINDS):
+        if _refused(_facts(s.draft, alone, layer, capability), alone) == "kv_cache_dtype":
+            instead = "kv_cache_dtype auto in it" if s.version >= _OWN_CACHE else "another --kv-cache-dtype, such as auto"
+            needed = f"{instead}: no backend of {s.version} takes {cache} for its layers"
+            yield Refusal("--speculative-config", f"a drafter with a cache of {cache}", needed)
             return
 
 
