@@ -66,7 +66,7 @@ def _of_drafter(s: Settings, capability: float) -> Iterator[Refusal]:
     alone = structs.replace(s, backend=None, kv_dtype=cache)
     for layer in dict.fromkeys(layer for layer in s.draft.layers if layer.kind in _KINDS):
         if _refused(_facts(s.draft, alone, layer, capability), alone) == "kv_cache_dtype":
-            instead = "kv_cache_dtype auto in it" if s.version >= _OWN_CACHE else "another --kv-cache-dtype, such as auto"
+            instead = "kv_cache_dtype auto in it" if s.version >= _OWN_CACHE else "another --kv-cache-dtype"
             needed = f"{instead}: no backend of {s.version} takes {cache} for its layers"
             yield Refusal("--speculative-config", f"a drafter with a cache of {cache}", needed)
             return
