@@ -63,8 +63,10 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     found = layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
     if found is not None or fault.crash.root.frames:
         return found
-    # Of an exception whose calls are gone its module tells where its class does not.
-    return layer_of([f"{link.name}: " for link in fault.crash.links], ())
+    # Of an exception whose calls are gone its module tells where its class does not, as a word and as a file.
+    modules = [link.name.rpartition(".")[0].replace(".", "/") for link in fault.crash.links]
+    files = [f"/site-packages/{module}/" for module in modules if module]
+    return layer_of([f"{link.name}: " for link in fault.crash.links], files)
 
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
