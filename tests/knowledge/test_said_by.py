@@ -5,6 +5,7 @@ import pytest
 from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.library_places import library_place_of
 from vllm_doctor.knowledge.said_by import fingerprints, said_by, told_by
+from vllm_doctor.knowledge.said_by.short import is_whole, short_rows, whole_of
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.match import says
 
@@ -144,3 +145,63 @@ def test_words_that_hold_a_value_are_no_sign() -> None:
     assert len(whole) == 18
     said = fingerprints("ERROR this release takes no block of 17 tokens at all")
     assert all(whole[i : i + 6] in said for i in (0, 6, 12))
+
+
+# Too short for three fingerprints: the whole sentence, with figures of our own.
+SHORT = [
+    ("AttributeError", "Invalid attention type seventh", "vllm/v1/attention/backends/"),
+    ("RuntimeError", "Profiler is not enabled.", "vllm/v1/worker/"),
+    ("KeyError", "'Backend cute not supported'", "flashinfer/"),
+    ("TokenizerException", "Unrecognized tokenizer filename: tokenizer.model.v99", "mistral_common/tokens/"),
+    ("ValueError", "Unsupported tokenizer type: <class 'acme.Tok'>", "xgrammar/tokenizer_info.py"),
+]
+
+
+@pytest.mark.parametrize(("kind", "message", "file"), SHORT)
+def test_a_short_sentence_is_told_by_the_whole_of_it(kind: str, message: str, file: str) -> None:
+    told = said_by(kind, message)
+    assert told is not None
+    assert told.file.startswith(file)
+    assert said_by(kind, f"{message} and so on") is None
+    assert said_by(kind, f"so {message}") is None
+
+
+@pytest.mark.parametrize(
+    ("sentence", "text", "fits"),
+    [
+        ("Unknown role: {}", "Unknown role: developer", True),
+        ("Unknown role: {}", "Unknown role: ['a', 'b c']", True),
+        ("Unknown role: {}", "Unknown role: <class 'acme.Role'>", True),
+        ("Unknown role: {}", "Unknown role: this server has no roles", False),  # a sentence, no value
+        ("Unknown role: {}", "Unknown role: ", False),
+        ("only {} of the ranks came in", "only 3 (of 4) of the ranks came in", True),  # four words tell enough
+        ("{} is not divisible by {}", "28 is not divisible by 3", True),
+        ("{} is not divisible by {}", "is not divisible by 3", False),
+        ("rows {} of {}", "rows 7 of 9 of 11", False),
+        ("Executor failed", "Executor failed", True),
+        ("Executor failed", "Executor failed again", False),
+        ("kind={}; one of {}", "kind='int3'; one of ('fp4', 'fp8')", True),
+    ],
+)
+def test_a_value_stands_in_each_hole(sentence: str, text: str, fits: bool) -> None:
+    assert is_whole(sentence, text) is fits
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("received \0.", ""),  # one word
+        ("bad \0 or it", ""),  # few letters
+        ("Unknown  role:\n\0.", "Unknown role: {}"),
+    ],
+)
+def test_too_little_is_no_sentence(text: str, whole: str) -> None:
+    assert whole_of(text, "\0") == whole
+
+
+def test_a_reason_that_pydantic_quotes_is_a_sentence_too() -> None:
+    rows = ["max seats {} is odd\t1", "{} is odd of all\t2", "seats={} are odd\t3"]
+    quoted = "1 validation error for Room\n  Value error, max seats 7 is odd [type=value_error, input_value=7]"
+    assert list(short_rows(sorted(rows), "ValidationError", quoted)) == [rows[0]]
+    assert list(short_rows(sorted(rows), "ValueError", "seats=7 are odd.")) == [rows[2]]
+    assert list(short_rows(sorted(rows), "ValueError", "7 is odd of all")) == [rows[1]]

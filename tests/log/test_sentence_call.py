@@ -31,3 +31,15 @@ def test_names_are_those_of_the_last_release_that_says_so() -> None:
     text = "ValueError: XFormers does not support attention logits soft capping."
     change = diagnosed(text).findings[0].changes[0]
     assert (change.name, change.variable) == ("attention-backend", "VLLM_ATTENTION_BACKEND")
+
+
+def test_a_short_last_line_gets_the_answer_of_its_part() -> None:
+    told = diagnosed("ValueError: Unsupported tokenizer type: <class 'acme.Tok'>").findings[0]
+    assert (told.code, told.title) == ("VD527", "XGrammar cannot read the vocabulary of this tokenizer")
+
+
+def test_an_exception_that_is_not_called_an_error_is_told_by_its_words() -> None:
+    quoted = "TokenizerException: Unrecognized tokenizer filename: tokenizer.model.v99"
+    told = diagnosed(quoted).findings[0]
+    assert (told.code, told.layer) == ("VD527", "tokenizer")
+    assert not diagnosed("TokenizerNote: Unrecognized tokenizer filename: tokenizer.model.v99").findings

@@ -45,6 +45,51 @@ def test_a_raise_and_an_assert_with_a_sentence_are_written_down(tmp_path: Path) 
     ]
 
 
+SHORT = """
+_TOLD = "the lid of {} is shut"
+
+def shut(self, block):
+    message = f"unknown block {block}"
+    if block:
+        raise KeyError(message)
+    message += " of the room"
+    if self.lid:
+        raise ValueError(_TOLD.format(self.lid))
+    elif self.ranks:
+        raise ValueError("no door stands for %s" % self.ranks)
+    elif self.tables:
+        raise ValueError(self.told + " is shut here")
+    raise ValueError(message)
+
+def long(self):
+    told = f"this model takes no block of {self.block} tokens"
+    raise RuntimeError(told)
+"""
+
+
+def test_a_short_sentence_is_written_down_whole_whatever_it_was_put_together_from(tmp_path: Path) -> None:
+    assert said(tmp_path, "0.99.0", {"vllm/v1/room/a.py": SHORT}) == [
+        ("long", "RuntimeError", "vllm/v1/room/a.py", "0-"),
+    ]
+    told = table(tmp_path)
+    own = [row for row in told["short"] if told["files"][int(row.split()[-4])].endswith("room/a.py")]
+    assert [row.partition("\t")[0] for row in own] == [
+        "no door stands for {}",
+        "the lid of {} is shut",
+        "unknown block {}",
+        "{} is shut here",
+    ]
+
+
+def test_a_short_sentence_that_a_release_lacks_ends_with_the_one_before(tmp_path: Path) -> None:
+    said(tmp_path, "0.98.0", {"vllm/v1/room/b.py": SHORT})
+    said(tmp_path, "0.99.0", {"vllm/v1/room/b.py": SHORT.replace("no door stands for", "no window stands for")})
+    spans = {row.partition("\t")[0]: row.split()[-1] for row in table(tmp_path)["short"]}
+    assert spans["no door stands for {}"] == "0-0"
+    assert spans["no window stands for {}"] == "1-"
+    assert spans["unknown block {}"] == "0-"
+
+
 ANSWERS = """
 async def create(self, request):
     if request.room:

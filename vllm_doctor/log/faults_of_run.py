@@ -120,8 +120,8 @@ class RunWithFaults(RunWithPhases):
         return told
 
     def _bare(self) -> list[Fault]:
-        """Where nobody kept the class of an exception: a logger's error, or a text that no program signed, in the words
-        of one that vLLM or a library raises."""
+        """A logger's error, or a text that no program signed, in the words of an exception that vLLM or a library
+        raises, where nobody kept its class, or one that is not called an error."""
         signed = any(line.level for line in self.lines)
         known = {hit.index for hit in self.hits}
         wanted = [
@@ -131,13 +131,8 @@ class RunWithFaults(RunWithPhases):
         ]
         told: list[Fault] = []
         for index, line in wanted[-_QUOTED:]:
-            if index in known or not _could_be_raised(line.text):
-                continue
-            from vllm_doctor.knowledge.said_by import kind_that_says
-
-            message = line.text.strip()
-            if (kind := kind_that_says(message)) is not None:
-                link = Link(kind, message, (), index)
+            link = _as_raised(line.text.strip(), index) if index not in known else None
+            if link is not None:
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
@@ -221,6 +216,18 @@ class RunWithFaults(RunWithPhases):
         before = range(crash.first - 1, max(-1, crash.first - 1 - HEADING), -1)
         same = itertools.takewhile(lambda i: _speaks_on(self.lines[i], speaker), before)
         return sorted(same)
+
+
+def _as_raised(text: str, index: int) -> Link | None:
+    """A line as the exception whose words it has: of its own class, which need not be called an error, or of the class
+    that is raised in such words."""
+    from vllm_doctor.knowledge.said_by import kind_that_says, said_by
+
+    named = read("exception-of-any-class", text)
+    if named is not None and said_by(named["kind"], named["message"]) is not None:
+        return Link(named["kind"], named["message"], (), index)
+    kind = kind_that_says(text) if _could_be_raised(text) else None
+    return Link(kind, text, (), index) if kind is not None else None
 
 
 def _could_be_raised(text: str) -> bool:

@@ -2,8 +2,9 @@
 
 Of each sentence of a `raise`, an `assert` or a check of compiled code the tables (vllm.json, vllm-csrc.json, and one
 for each library that it calls) have no words, but three fingerprints, of three words in a row each. A message that
-holds them all, of the same kind, is that sentence, whatever values stand in it. tools/releases/said_by.py reads the
-wheels and the source distributions.
+holds them all, of the same kind, is that sentence, whatever values stand in it. A sentence too short for three is
+there whole, with a hole for each value (short.py). tools/releases/said_by.py reads the wheels and the source
+distributions.
 """
 
 import zlib
@@ -18,13 +19,17 @@ import msgspec
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.library_places import library_place_of
+from vllm_doctor.knowledge.said_by.short import short_rows
 from vllm_doctor.knowledge.version import Version, as_version
 
 # vLLM's own, in Python and compiled: the releases of both are vLLM's.
 OWN, COMPILED = "vllm", "vllm-csrc"
 _OURS = frozenset({OWN, COMPILED})
 _CSRC = f"{OWN}/csrc/"
+_PLUGINS = ("vllm_ascend/", "tpu_inference/", "vllm_gguf_plugin/")
 _FOLDER = Path(__file__).parent
+# The part whose code copies what others say.
+_COPIES = "model-code"
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3
 # What is raised under the name of another: pydantic's and the hub's checks of fields quote the first.
@@ -46,6 +51,8 @@ class SaidBy(NamedTuple):
     kind: str
     first: Version
     last: Version
+    # how many letters of a short sentence are fixed; a long one is not told by them
+    letters: int = 0
 
     @property
     def own(self) -> bool:
@@ -55,7 +62,7 @@ class SaidBy(NamedTuple):
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`rows`, in the order of the fingerprints that they begin with: then file, function, kind and releases, which are
-    places in the lists above."""
+    places in the lists above. `short`: the same behind whole sentences and a tab, in their order."""
 
     source: str
     releases: tuple[str, ...]
@@ -63,6 +70,7 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     functions: tuple[str, ...]
     kinds: tuple[str, ...]
     rows: tuple[str, ...]
+    short: tuple[str, ...] = ()
 
 
 def fingerprints(text: str, hole: str = "") -> tuple[str, ...]:
@@ -88,6 +96,8 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
     library's. None where no sentence fits, or calls of several parts have the same one."""
     tables = [OWN, *(_libraries() if libraries else ())]
     found = _first_written([one for name in tables for one in _told(name, kind, message[:_READ], at)])
+    most = max((one.letters for one in found), default=0)
+    found = [one for one in found if one.letters in {0, most}]  # `{} is odd` is not who says `the room is odd`
     return _one(found) or _compiled(found) or _alike(found, message)
 
 
@@ -118,7 +128,10 @@ def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy
 
 
 def _first_written(found: list[SaidBy]) -> list[SaidBy]:
-    """Without the compiled code that a library took from vLLM's (FlashInfer its custom all-reduce)."""
+    """Without what a plugin took from vLLM, and the compiled code that a library did (FlashInfer its custom
+    all-reduce)."""
+    if any(one.own for one in found):
+        found = [one for one in found if not one.file.startswith(_PLUGINS)]
     if not any(one.file.startswith(_CSRC) for one in found):
         return found
     return [one for one in found if one.own or one.file.endswith(".py")]
@@ -135,9 +148,12 @@ def _one(found: Sequence[SaidBy]) -> SaidBy | None:
         return found[0]
     own = [one for one in found if one.own]
     parts = {_part(one, places=not own) for one in found}
-    if len(parts) != 1 or not any(next(iter(parts))) or len({one.file.rpartition("/")[0] for one in own}) > 1:
+    if len(parts) > 1:  # a model's code that copies another part's
+        parts.discard((_COPIES,))
+    if len(parts) != 1 or not any(next(iter(parts))):
         return None
-    return (own or found)[0]
+    told = [one for one in own or found if _part(one, places=not own) in parts]
+    return max(told, key=lambda one: (one.last, one.first)) if told else None
 
 
 def _compiled(found: Sequence[SaidBy]) -> SaidBy | None:
@@ -165,23 +181,33 @@ def _part(one: SaidBy, *, places: bool) -> tuple[str, ...]:
 
 
 def _fitting(name: str, kind: str | None, message: str) -> Iterator[SaidBy]:
+    """The calls of one package that say it: those of long sentences, and, where the class is known, of short ones."""
     here = frozenset(fingerprints(message))
     table = _read(name)
     for first in sorted(here):
         for row in table.rows[bisect_left(table.rows, first) : bisect_left(table.rows, f"{first}~")]:
-            prints, file, function, of_kind, releases = row.split()
-            own = _SAME.get(table.kinds[int(of_kind)], table.kinds[int(of_kind)])
-            parts = (prints[i : i + 6] for i in range(0, len(prints), 6))
-            raised = kind is None or own == kind or own in _PASSED_ON.get(kind, ())
-            if raised and here.issuperset(parts):
-                start, _, end = releases.partition("-")
-                yield SaidBy(
-                    table.files[int(file)],
-                    table.functions[int(function)],
-                    own,
-                    as_version(table.releases[int(start)]),
-                    as_version(table.releases[int(end) if end else -1]),
-                )
+            prints, _, place = row.partition(" ")
+            if here.issuperset(prints[i : i + 6] for i in range(0, len(prints), 6)):
+                yield from _call(table, place, kind)
+    for row in short_rows(table.short, kind, message) if kind is not None else ():
+        sentence, _, place = row.rpartition("\t")
+        yield from _call(table, place, kind, sum(map(str.isalpha, sentence)))
+
+
+def _call(table: _Table, place: str, kind: str | None, letters: int = 0) -> Iterator[SaidBy]:
+    """The call of a row, where it raises the class or one that is passed on under its name."""
+    file, function, of_kind, releases = place.split()
+    own = _SAME.get(table.kinds[int(of_kind)], table.kinds[int(of_kind)])
+    if kind is None or own == kind or own in _PASSED_ON.get(kind, ()):
+        start, _, end = releases.partition("-")
+        yield SaidBy(
+            table.files[int(file)],
+            table.functions[int(function)],
+            own,
+            as_version(table.releases[int(start)]),
+            as_version(table.releases[int(end) if end else -1]),
+            letters,
+        )
 
 
 @cache
