@@ -70,6 +70,8 @@ _FILE_OF_HEADER = Pattern(r"[\w./]{0,60}:\d{1,6}\] ")
 # What of a message's two parts is held against the catalogue: the end of the one, the beginning of the other.
 _TAIL, _HEAD = 14, 12
 _SHORTEST_HEAD = 3
+# And of so many lines at most: a log with more that nobody signed is not one that somebody broke.
+_ASKED = 4000
 _AMOUNT = Pattern(r"\d[\d.,]{0,20}(?: ?(?:[KMGT]i?B|bytes)(?![A-Za-z]))?")
 _CALL_OPEN = Pattern(r", line \d{1,6}, in$")
 _NAME = Pattern(r"[A-Za-z_]\w{0,100}$")
@@ -155,7 +157,7 @@ def _joined(lines: list[str], width: int, column: int, *, terminal: bool, longes
 def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
     """The lines, with what somebody broke wherever it suited put behind the message that it belongs to: the messages of
     the catalogue have the end of the one beside the beginning of the other."""
-    head, long = 0, len(found) > _SHORT
+    head, long, asked = 0, len(found) > _SHORT, 0
     for index in range(1, len(found)):
         line = found[index].strip()
         if not line:
@@ -165,7 +167,8 @@ def _sentences(found: list[str], raw: Sequence[str]) -> list[str]:
         before = found[head].rstrip()
         # A long log has a beginning in nearly every line, and its code is set in.
         begins = long and (found[index][:1] in {" ", "\t"} or _BEGINS.match(found[index]) is not None)
-        glue = None if begins else _within_a_message(before, line)
+        asked += not begins
+        glue = None if begins or asked > _ASKED else _within_a_message(before, line)
         if glue is not None:
             found[head], found[index] = f"{before}{glue}{line}", ""
         else:
