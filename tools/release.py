@@ -10,6 +10,7 @@
     tools/release.py history [--check]         # the files that the package reads
     tools/release.py said WHEEL...             # which function says which sentence, of one more release or again; a
                                                # library's too, and compiled code's (vllm-0.33.0.tar.gz)
+    tools/release.py api WHEEL...              # names that programs take from vLLM: the wheels of all releases
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -24,7 +25,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from releases import cited, compiled, dated, history, library, read, refusals, report, said_by, store
+from releases import api, cited, compiled, dated, history, library, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -37,6 +38,10 @@ from vllm_doctor.log.match import Message, messages
 
 REPO = Path(__file__).resolve().parent.parent
 CATALOGUE = REPO / "vllm_doctor" / "log" / "catalogue"
+
+
+# The list of releases stands at the beginning of a table.
+_HEAD = 5000
 
 
 def sought() -> list[Sought]:
@@ -166,6 +171,32 @@ def dates(places: Sequence[Path]) -> int:
     return 0
 
 
+def names(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = api.FILE) -> int:
+    """Write the names that programs take from vLLM, of the wheels of all releases; 2 where one lacks or is no wheel."""
+    try:
+        has = dict(_names(places))
+    except WheelError as problem:
+        print(f"release: {problem}", file=sys.stderr)
+        return 2
+    known = store.versions(folder)
+    if lacking := sorted({*known} ^ {*has}, key=as_version):
+        print(
+            f"release: {len(has)} wheels; needed: one of each release, and no other ({', '.join(lacking)})",
+            file=sys.stderr,
+        )
+        return 2
+    wrote = store.write(made, api.table({version: has[version] for version in known}))
+    print(f"{made.name} {'written' if wrote else 'says so already'}")
+    return 0
+
+
+def _names(places: Sequence[Path]) -> Iterator[tuple[str, api.Names]]:
+    """Of each wheel its version and its names; no two wheels are held at a time."""
+    for place in places:
+        wheel = read_wheel(place)
+        yield wheel.version, api.names(wheel)
+
+
 def tell(old: store.Release | None, new: store.Release, wheel: Wheel | None) -> None:
     """Print what changed, then what to read."""
     against = f"against {old['version']}" if old else "nothing older to compare with"
@@ -207,6 +238,8 @@ def _by_hand(old: store.Release | None, new: store.Release, repo: Path = REPO) -
         todo.append(f"vllm_version is older in {', '.join(behind)}, and both locks are there")
     if (read_ones := _newest_two()) is not None and read_ones[1] == version and any(_extended(*read_ones)[0].values()):
         todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
+    if f'"{version}"' not in _text(api.FILE)[:_HEAD]:
+        todo.append("tools/release.py api, with the wheels of all releases: names that programs take from vLLM")
     rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
     todo.append(f"pytest {' '.join(f'tests/{room}' for room in rooms)}")
     if version not in _text(repo / "CHANGELOG.md"):
@@ -325,6 +358,8 @@ def main(argv: list[str] | None = None) -> int:
     read_again.add_argument("after", type=Path)
     sentences = commands.add_parser("said", help="which function says which sentence, vLLM's or a library's")
     sentences.add_argument("wheels", type=Path, nargs="+")
+    taken = commands.add_parser("api", help="names that programs take from vLLM, of all releases")
+    taken.add_argument("wheels", type=Path, nargs="+")
     dating = commands.add_parser("dated", help="behaviours of the planner whose dates the code does not show")
     dating.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
@@ -343,6 +378,8 @@ def main(argv: list[str] | None = None) -> int:
             return bodies(given.before, given.after)
         case "said":
             return said(given.wheels)
+        case "api":
+            return names(given.wheels)
         case "dated":
             return dates(given.wheels)
         case "spans":

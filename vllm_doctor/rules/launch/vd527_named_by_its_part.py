@@ -19,6 +19,7 @@ from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.mentioned import mentioned
+from vllm_doctor.rules.remedies.of_another_vllm import lacks_of_vllm
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
@@ -60,16 +61,20 @@ def judge(case: Case) -> Outcome:
     if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
         return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
     evidence = (exception_line(case, root) if root.crash is not None else case.line(root.index),)
-    foreign = program(case, root)
-    if foreign is not None:
+    foreign, lacks = program(case, root), lacks_of_vllm(case, root)
+    if foreign is not None or lacks is not None:
+        # Which release has what the program takes says more than that its own is another one.
+        own, of_vllm = foreign.changes if foreign is not None else (), lacks.changes if lacks is not None else ()
+        whose = f", with the same release of {foreign.name}" if foreign is not None else ""
         return finding(
             RULE,
-            title=foreign.title,
+            title=foreign.title if foreign is not None else lacks.title if lacks is not None else "",
+            detail=lacks.title if foreign is not None and lacks is not None else "",
             severity=severity(case, root),
             confidence=Confidence.LIKELY,
             evidence=evidence,
-            changes=foreign.changes,
-            refute=f"the same code works with this release of vLLM elsewhere, with the same release of {foreign.name}",
+            changes=first_of_each((*own[:1], *of_vllm, *own[1:])),
+            refute=f"the same code works with this release of vLLM elsewhere{whose}",
         )
     part = layer(case, root)
     if part is None and (bare := _cured_state(case, root)) is not None:

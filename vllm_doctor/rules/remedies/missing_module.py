@@ -18,6 +18,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
+from vllm_doctor.rules.remedies.of_another_vllm import OfAnotherVllm, module_of_vllm, name_of_vllm
 from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm, stands_beside
 from vllm_doctor.rules.say import thing, upgrade
 
@@ -110,7 +111,8 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
             "The Python that runs this has no vLLM", _own_environment(), refute
         )
     if top == _OWN:
-        return _of_another_vllm(fault, f"module {module}", refute) or MissingModule(
+        told = module_of_vllm(case, fault, module)
+        return _of_another_vllm(fault, f"module {module}", told, refute) or MissingModule(
             f"This vLLM has no module {module}", (), refute
         )
     if top in sys.stdlib_module_names:
@@ -188,12 +190,13 @@ def _look_for_folder(module: str) -> Change:
     return thing(ChangeKind.OS, "hiding-file", Direction.REPAIR, why, to=f"the folder {module}", command=command)
 
 
-def _of_another_vllm(fault: Fault, what: str, refute: str) -> MissingModule | None:
-    """Somebody else's code imports it: a plugin, or a program that uses vLLM."""
-    who = importer(fault)
-    if who is None:
-        return None
-    return MissingModule(f"{who} does not fit this vLLM, which has no {what}", (of_this_vllm(who),), refute)
+def _of_another_vllm(fault: Fault, what: str, told: OfAnotherVllm | None, refute: str) -> MissingModule | None:
+    """Somebody else's code imports it, a plugin or a program that uses vLLM; or other releases are known to have it."""
+    who, releases = importer(fault), told.changes if told is not None else ()
+    if who is not None:
+        title = f"{who} does not fit this vLLM, which has no {what}"
+        return MissingModule(title, (of_this_vllm(who), *releases), refute)
+    return MissingModule(told.title, releases, refute) if told is not None else None
 
 
 def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModule | None:
@@ -202,7 +205,7 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     if says(text(case, fault), "import-of-no-file"):
         return _hidden_by_folder(module, name, refute)
     if top == _OWN:
-        return _of_another_vllm(fault, f"{name} in {module}", refute)
+        return _of_another_vllm(fault, f"{name} in {module}", name_of_vllm(case, fault, module, name), refute)
     if top in sys.stdlib_module_names:
         return MissingModule(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
     package = distributions.distribution(module)
