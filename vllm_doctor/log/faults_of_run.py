@@ -160,7 +160,9 @@ class RunWithFaults(RunWithPhases):
         same = [i for i in near if (self.lines[i].process, self.lines[i].pid) == own]
         begun = next((i for i in reversed(same) if i < index and says(self.lines[i].text, "python-warning")), None)
         ended = next((i for i in same if begun is not None and i > begun and self.lines[i].text[:2] == "  "), None)
-        return ended is not None and ended > index
+        if begun is None or ended is None or ended <= index:
+            return False
+        return not any(self.lines[i].level or traceback.begins(self.lines[i].text) for i in same if begun < i <= ended)
 
     def _with_why(self, index: int, here: list[Hit], said: dict[int, list[Hit]]) -> tuple[int, tuple[Hit, ...]]:
         """Where pydantic's heading was quoted without its traceback: what the lines right below say is its reason."""
