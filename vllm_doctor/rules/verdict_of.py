@@ -209,6 +209,11 @@ def _unfinished(run: AnalysedRun) -> str:
     if (told := last_error(run)) is not None:
         said = excerpt.said(told.text.strip())
         return f"{ends}, and line {told.number} is an error that no rule knows: {said}"
+    if reached is None and not run.announced and run.launch is None:
+        return (
+            "vLLM's lines in this log show no step of a start, no answer and no failure: give the log from the server's "
+            "start"
+        )
     return (
         f"{ends} without an error: the server is still starting, was killed from outside, or the log is not complete; "
         f"if the log stays silent for minutes: {silence.usual(run).look}"

@@ -55,6 +55,8 @@ _BEGINS = Pattern(
     r"|[^|%]{0,80}?\d{1,3}%(?:\|| Completed \|)"
     # another program's name before each of its lines
     r"|\[[A-Z][A-Za-z_-]{2,40}\] "
+    # a level that a supervisor puts before each of them
+    r"|\[(?:[Dd]ebug|[Ii]nfo|[Nn]otice|[Ww]arn(?:ing)?|[Ee]rror|[Ff]atal|[Cc]ritical)\]"
     # where a person, or a program, left lines out
     r"|\[?(?:\u2026|\.\.\.)"
     r"|terminate called |LLVM ERROR: |Fatal Python error: |(?:malloc|free|realloc)\(\): |double free |corrupted "
