@@ -211,8 +211,8 @@ def _unfinished(run: AnalysedRun) -> str:
         return f"{ends}, and line {told.number} is an error that no rule knows: {said}"
     if reached is None and not run.announced and run.launch is None:
         return (
-            "vLLM's lines in this log show no step of a start, no answer and no failure: give the log from the server's "
-            "start"
+            "vLLM's lines in this log show no step of a start, no answer and no failure: give the log from the start "
+            "of the server"
         )
     return (
         f"{ends} without an error: the server is still starting, was killed from outside, or the log is not complete; "
