@@ -63,6 +63,20 @@ def test_a_short_silence_or_an_unknown_time_is_only_a_start_that_goes_on(last: s
     assert "run diagnose again when it has started" in said(snapshot(last))
 
 
+def test_a_server_that_was_ready_and_answers_late_is_not_said_to_start() -> None:
+    shot = snapshot("2026-03-14T09:27:00+00:00")
+    assert isinstance(shot.log, Known)
+    lines = (*shot.log.value.last.lines, LogLine(6, "Application startup complete."))
+    text = said(
+        msgspec.structs.replace(
+            shot,
+            log=Known(Log("journal", RunLines(lines)), "journalctl"),
+            probe=Known(Probe(health_error="no answer in time"), "http://127.0.0.1:8000"),
+        )
+    )
+    assert text.startswith("the server had become ready, and /health did not answer this time (no answer in time)")
+
+
 def test_a_file_says_where_to_look_if_minutes_pass() -> None:
     text = said(snapshot("2026-03-14T09:08:00+00:00", live=False))
     assert "if the log stays silent for minutes" in text

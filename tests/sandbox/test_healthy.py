@@ -17,7 +17,7 @@ def test_healthy_under_load_is_ok(host: Host) -> None:
         code, verdict = host.diagnose()
         assert (code, verdict["verdict"]) == (0, "ok"), verdict
         assert verdict["facts"]["reached"] == "serving"
-        assert host.exec("vllm-doctor diagnose").returncode == 0
+        host.until("ok", "vllm-doctor diagnose")  # an answer that came late is an honest unknown
 
 
 def test_what_it_sees_of_the_kv_blocks(host: Host) -> None:

@@ -158,7 +158,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.exited:
         return Verdict.OK, "the program ended by itself after its engine was made, and nothing failed"
     if run.stopped is not None:
-        return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
+        return _stopped_start(run)
     alone = run.made_by_a_program or not run.announced
     if run.reached() is StartupPhase.READY and alone and last_error(run) is None:
         # a piece of a log: where the server's beginning is there, too, its next lines would be
@@ -181,6 +181,20 @@ def _own_log(run: AnalysedRun) -> str:
     """The command for the log of the process, where who tells of its end is one that keeps such logs."""
     kept = catalogue()
     return next((f" ({kept[hit.id].own_log})" for hit in run.deaths if kept[hit.id].own_log), "")
+
+
+# Who waits for a start and ends it by hand may have seen that it stands still.
+_BY_A_PERSON = frozenset({"keyboard-interrupt", "control-c"})
+
+
+def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:
+    """A start that somebody or something ended before it was complete."""
+    if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):
+        return Verdict.UNKNOWN, (
+            "a person ended the start before it was complete, and nothing had failed by then; if it stood still: "
+            f"{silence.usual(run).look}"
+        )
+    return Verdict.OK, "the start was stopped from outside before it was complete; nothing had failed"
 
 
 def _unfinished(run: AnalysedRun) -> str:
@@ -249,6 +263,12 @@ def _live_verdict(case: Case, snapshot: Snapshot) -> tuple[Verdict, str]:
     state = f"{unit.active_state} ({unit.sub_state})" if unit is not None else "unknown"
     run = case.run
     silent = silence.minutes(run, case.taken_at) if run is not None else 0
+    probe = snapshot.probe.value if isinstance(snapshot.probe, Known) else None
+    if run is not None and run.served() and probe is not None and probe.health_error and not probe.refused:
+        return Verdict.UNKNOWN, (
+            f"the server had become ready, and /health did not answer this time ({probe.health_error}): run diagnose "
+            "again; where the host has no processor to spare, answers come late"
+        )
     if silent >= silence.WORTH_TELLING:
         reached = run.reached() if run is not None else None
         where = (silence.usual(run) if run is not None else silence.step(None)).look
