@@ -4,7 +4,8 @@ import pytest
 
 from tests.log.judging import judged_text
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.log.told_step import told_memory, told_step
+from vllm_doctor.log.told_memory import memory_accounts
+from vllm_doctor.log.told_step import told_step
 
 
 @pytest.mark.parametrize(
@@ -40,7 +41,7 @@ def test_torchs_own_words_name_no_step() -> None:
     ["it goes out of memory", "OOM at start", "der GPU-Speicher ist voll", "启动就爆显存", "не хватает видеопамяти"],
 )
 def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
-    assert told_memory(text)
+    assert memory_accounts([text]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,64 @@ def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
     ],
 )
 def test_advice_questions_and_other_memory_are_no_account_of_it(text: str) -> None:
-    assert not told_memory(text)
+    assert not memory_accounts([text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the answers are empty, but it is not going out of memory",
+        "The OOM while loading is gone since we use FP8.\nNow the stream stops.",
+        "das war der GPU-Speicher, der war voll; das haben wir behoben",
+        "\u4e0d\u662f\u663e\u5b58\u4e0d\u8db3\u7684\u95ee\u9898",
+        "It goes OOM in the test of the alert.\nAll good so far.",
+        "Tried to allocate X GiB is what stands there when CUDA goes OOM",
+    ],
+)
+def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -> None:
+    assert not memory_accounts(text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Will two cards go out of memory while loading",
+        "two cards go OOM while loading?",
+        "we are afraid of an OOM under load",
+        "a colleague says it goes OOM while loading",
+        "En cas de m\u00e9moire GPU insuffisante, baissez-le",
+        "\u4f1a\u4e0d\u4f1a\u663e\u5b58\u4e0d\u8db3",
+        "VRAM\u304c\u4e0d\u8db3\u3057\u305f\u3089\u4e0b\u3052\u308b",
+        "| 0.95 | goes out of memory while loading | no |",
+        "    summary: goes out of memory while loading",
+        "Out of memory",
+        "ollama goes out of memory while loading",
+        "- goes OOM while loading (#17)\n- starts faster",
+    ],
+)
+def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: str) -> None:
+    assert not memory_accounts(text.splitlines())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "why does it go OOM while loading?",
+        "it goes OOM while loading, is there a way around it?",
+        "it does not start, OOM while loading",
+        "ollama works, vllm goes out of memory while loading",
+        "- goes OOM while loading",
+    ],
+)
+def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
+    assert memory_accounts([text]) == [0]
+
+
+def test_a_programs_words_in_advice_are_no_failure() -> None:
+    advice = "Set it lower in case of CUDA out of memory during graph capture."
+    assert not judged_text(advice).findings
+    quoted = "torch.OutOfMemoryError: CUDA out of memory. Is it gone in case of eager mode?"
+    assert [finding.code for finding in judged_text(quoted).findings] == ["VD208"]
 
 
 def test_words_count_only_where_no_program_wrote() -> None:

@@ -213,3 +213,16 @@ def test_a_call_whose_name_stands_below_it_is_one_line() -> None:
 def test_lines_that_no_message_has_side_by_side_stay() -> None:
     lines = ["we set a total capacity of 44.55 GiB", "which is free for all"]
     assert unwrapped(lines) == lines
+
+
+def test_a_note_with_its_time_goes_on_with_no_line_before_it() -> None:
+    notes = ["22:10 Free memory on device 0", "22:15 (70.1/79.2 GiB) on startup is what we see", "22:40 quiet"]
+    assert unwrapped(notes) == notes
+
+
+def test_the_time_of_an_older_header_still_goes_on() -> None:
+    header = f"({'Worker' * 8} pid=1234567) WARNING 11-12 08:00:41 config.py:1296] Casting to torch.float16."
+    width = [f"INFO 11-12 08:00:4{n} config.py:129{n}] a line that is as wide as the page itself x" for n in range(4)]
+    torn = [*width, *header.split(" 08", 1)]
+    torn[-1] = f"08{torn[-1]}"
+    assert unwrapped(torn)[-2:] == [header, ""]

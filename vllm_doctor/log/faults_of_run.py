@@ -7,7 +7,7 @@ from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
-from vllm_doctor.log.told_step import told_memory
+from vllm_doctor.log.told_memory import memory_accounts, memory_talk
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
@@ -22,6 +22,10 @@ _PIECE = 1000
 # errors the last, of which a server that runs for weeks writes many.
 _QUOTED = 40
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
+# Messages that are words alone, which people write as programs do.
+_IN_WORDS = frozenset(
+    {"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"}
+)
 # The id of a person's own word for it.
 TOLD_MEMORY = "told-memory"
 IMPORTS = frozenset({"module-missing", "import-name"})
@@ -37,7 +41,7 @@ class RunWithFaults(RunWithPhases):
         reports: set[int] = set()
         said: dict[int, list[Hit]] = {}
         for hit in self.hits:
-            if kinds()[hit.id] == "cause" and not self._informs(hit):
+            if kinds()[hit.id] == "cause" and not self._informs(hit) and not self._only_talked_of(hit):
                 said.setdefault(hit.index, []).append(hit)
         found: list[Fault] = []
         for crash in self.crashes[:CRASHES]:
@@ -139,11 +143,23 @@ class RunWithFaults(RunWithPhases):
 
     def _told(self) -> list[Fault]:
         """Where no program wrote a line: what a person says of a card's memory."""
-        if len(self.lines) > _QUOTED or any(line.level or line.module for line in self.lines):
+        if not self._by_a_person:
             return []
         said = {hit.index for hit in self.hits}  # a program's sentence, which is no person's
-        told = (i for i, line in enumerate(self.lines) if i not in said and told_memory(line.text))
+        told = [i for i in memory_accounts([line.text for line in self.lines]) if i not in said]
         return [Fault(i, i, None, (Hit(TOLD_MEMORY, i, {}),), self._stage_in(None, i)) for i in told]
+
+    @cached_property
+    def _by_a_person(self) -> bool:
+        return len(self.lines) <= _QUOTED and not any(line.level or line.module for line in self.lines)
+
+    @cached_property
+    def _talk(self) -> frozenset[int]:
+        return memory_talk([line.text for line in self.lines]) if self._by_a_person else frozenset()
+
+    def _only_talked_of(self, hit: Hit) -> bool:
+        """Does a person have a program's words for memory, and no account of a failure?"""
+        return hit.id in _IN_WORDS and hit.index in self._talk
 
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""

@@ -1,13 +1,12 @@
-"""What a person says in words of their own: that a card's memory ran out, and in which step.
+"""What a person says in words of their own: in which step it failed (told_memory.py: that memory ran out).
 
 Rows of catalogue/told.json have the words, in the languages that reports are written in. An account is believed less
 than a program's line: the words count only where no program shows the step, or that anything failed at all.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import pattern, says
+from vllm_doctor.log.match import pattern
 from vllm_doctor.log.startup_phase import StartupPhase
 
 _LONGEST = 2000
@@ -25,8 +24,6 @@ _STEPS = (
     (WAKES, StartupPhase.SERVING),
     (LOGPROBS, StartupPhase.SERVING),
 )
-# A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none.
-_SENTENCE = Pattern("(?<=[.!?;])\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n")
 
 
 def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
@@ -41,17 +38,3 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
         for place in pattern(row).finditer(joined)
     ]
     return _STEPS[min(found)[2]][1] if found else None
-
-
-def told_memory(text: str) -> bool:
-    """Does a sentence of this line say that a card's memory ran out, and neither asks nor advises?"""
-    text = text[:_LONGEST]
-    return not says(text, "told-otherwise") and any(_runs_out(sentence) for sentence in _sentences(text))
-
-
-def _runs_out(sentence: str) -> bool:
-    return says(sentence, "told-memory") and not says(sentence, "told-aside", "told-host")
-
-
-def _sentences(text: str) -> Iterator[str]:
-    return (part for part in _SENTENCE.split(text) if part)

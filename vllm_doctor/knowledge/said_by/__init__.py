@@ -78,7 +78,7 @@ def fingerprints(text: str, hole: str = "") -> tuple[str, ...]:
     words = text.split()
     runs = (words[i : i + _WORDS] for i in range(len(words) - _WORDS + 1))
     return tuple(
-        f"{zlib.crc32(' '.join(run).encode()) & 0xFFFFFF:06x}"
+        f"{zlib.crc32(' '.join(run).encode(errors='replace')) & 0xFFFFFF:06x}"
         for run in runs
         if not hole or not any(hole in word for word in run)
     )

@@ -57,6 +57,8 @@ _BEGINS = Pattern(
     r"|\[[A-Z][A-Za-z_-]{2,40}\] "
     # a level that a supervisor puts before each of them
     r"|\[(?:[Dd]ebug|[Ii]nfo|[Nn]otice|[Ww]arn(?:ing)?|[Ee]rror|[Ff]atal|[Cc]ritical)\]"
+    # a clock's time, in notes and chats; the one of V0's headers goes on with a file
+    r"|\[?\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?:\]| ?[AaPp][Mm]\b)?[ \t](?!\[|[\w./]{1,60}:\d)"
     # where a person, or a program, left lines out
     r"|\[?(?:\u2026|\.\.\.)"
     r"|terminate called |LLVM ERROR: |Fatal Python error: |(?:malloc|free|realloc)\(\): |double free |corrupted "

@@ -1,0 +1,78 @@
+"""What a person says in words of their own: that a card's memory ran out.
+
+An account of a failure is what counts: no question, advice, fear or hearsay, no line of a table or a list, nothing of
+another program. And a text that denies it in one sentence, or says that it is over, gives no account of it in another.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.match import pattern, says
+
+_LONGEST = 2000
+# A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
+# comes before a question.
+_SENTENCE = Pattern(
+    "(?<=[.!?;])\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n"
+    "|(?i:,\\s(?=(?:is|are|any|how|what|why|can|could|do|does|has|have|should)\\s[^,]*\\?))"
+)
+_CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
+_ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
+
+
+def memory_accounts(lines: Sequence[str]) -> list[int]:
+    """The lines in which a person says that a card's memory ran out."""
+    told = _told(lines)
+    return [
+        i
+        for i in sorted(told)
+        if not says(lines[i][:_LONGEST], "told-otherwise") and any(not says(one, "told-host") for one in told[i])
+    ]
+
+
+def memory_talk(lines: Sequence[str]) -> frozenset[int]:
+    """The lines that have words for it and give no account of it, and quote no exception."""
+    told = _told(lines)
+    return frozenset(
+        i
+        for i, text in enumerate(lines)
+        if i not in told and says(text[:_LONGEST], "told-memory") and _CLASS.search(text[:_LONGEST]) is None
+    )
+
+
+def _told(lines: Sequence[str]) -> dict[int, list[str]]:
+    """The sentences of each line that say it, and neither ask, advise nor fear."""
+    texts = [line[:_LONGEST] for line in lines]
+    if any(says(text, "told-over") or any(map(_denied, _sentences(text))) for text in texts):
+        return {}
+    listed = sum(_ITEM.match(text) is not None for text in texts) > 1
+    found = {
+        i: [one for one in _sentences(text) if _runs_out(one)]
+        for i, text in enumerate(texts)
+        if not (listed and _ITEM.match(text)) and not says(text, "told-in-a-form")
+    }
+    return {i: sentences for i, sentences in found.items() if sentences}
+
+
+def _runs_out(sentence: str) -> bool:
+    return not says(sentence, "told-aside") and any(
+        not _of_another(sentence[: at.start()]) for at in pattern("told-memory").finditer(sentence)
+    )
+
+
+def _denied(sentence: str) -> bool:
+    """Does it say of memory that it is not what failed, or does so no more?"""
+    return any(
+        says(sentence[: at.start()], "told-denied-before") or says(sentence[at.end() :], "told-denied-behind")
+        for at in pattern("told-memory").finditer(sentence)
+    )
+
+
+def _of_another(before: str) -> bool:
+    """Is the program that is named last before it another one than vLLM?"""
+    named = [*pattern("told-program").finditer(before)]
+    return bool(named) and named[-1]["other"] is not None
+
+
+def _sentences(text: str) -> Iterator[str]:
+    return (part for part in _SENTENCE.split(text) if part)
