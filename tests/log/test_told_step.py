@@ -89,6 +89,10 @@ def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -
         "Out of memory",
         "ollama goes out of memory while loading",
         "- goes OOM while loading (#17)\n- starts faster",
+        "batch 64: 2210 tok/s, batch 128: OOM",
+        "fix: catch out of memory",
+        "[SOLVED] OOM while loading",
+        "\u663e\u5b58\u4e0d\u8db3\u65f6\uff0c\u8bf7\u51cf\u5c11\u5e76\u53d1",
     ],
 )
 def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: str) -> None:

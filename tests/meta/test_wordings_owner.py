@@ -43,7 +43,7 @@ GRAMMAR |= {"log/read/viewer_table.py", "log/read/labels.py"}
 GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
 GRAMMAR |= {"log/read/panel.py"}
 # Marks of quotations, figures as any language sets them, and where a sentence ends.
-GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_step.py"}
+GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_memory.py"}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import pattern, says
+from vllm_doctor.log.told_step import told_step
 
 _LONGEST = 2000
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
@@ -17,6 +18,8 @@ _SENTENCE = Pattern(
     "|(?i:,\\s(?=(?:is|are|any|how|what|why|can|could|do|does|has|have|should)\\s[^,]*\\?))"
 )
 _CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
+# "OOM" and "out of memory" are a title, a value of a table, what a commit catches.
+_NOUN = Pattern("[A-Za-z ]+")
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 
 
@@ -47,7 +50,7 @@ def _told(lines: Sequence[str]) -> dict[int, list[str]]:
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
     found = {
-        i: [one for one in _sentences(text) if _runs_out(one)]
+        i: [one for one in _sentences(text) if _runs_out(one) and (_happens(one) or told_step(texts, i) is not None)]
         for i, text in enumerate(texts)
         if not (listed and _ITEM.match(text)) and not says(text, "told-in-a-form")
     }
@@ -58,6 +61,12 @@ def _runs_out(sentence: str) -> bool:
     return not says(sentence, "told-aside") and any(
         not _of_another(sentence[: at.start()]) for at in pattern("told-memory").finditer(sentence)
     )
+
+
+def _happens(sentence: str) -> bool:
+    """Is there a verb, in the words for memory themselves where they are not English?"""
+    own = (at[0] for at in pattern("told-memory").finditer(sentence))
+    return says(sentence, "told-happens") or not all(map(_NOUN.fullmatch, own))
 
 
 def _denied(sentence: str) -> bool:
