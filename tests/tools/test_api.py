@@ -49,13 +49,13 @@ def _told() -> dict[str, dict[str, str]]:
 
 def test_what_came_and_went_has_its_releases_and_what_is_always_there_has_none() -> None:
     told = _told()
-    assert told["modules"] == {"vllm": "vllm:0-1 vllm.pace:2-"}
-    assert told["names"] == {"vllm": "Engine:0-1 MODULE_ATTRS:1-1", "vllm.engine": "LIMIT:0-1", "vllm.pace": "slow:2-"}
-    assert told["members"] == {"Engine": "runner:0-1"}
+    assert told["modules"] == {"vllm": "0-1 vllm;2- vllm.pace"}
+    assert told["names"] == {"vllm": "1-1 MODULE_ATTRS;0-1 Engine", "vllm.engine": "0-1 LIMIT"}
+    assert told["members"] == {"Engine": "0-1 runner"}
     assert told["arguments"] == {
-        "Engine.__init__": "pace:0-1",
-        "Engine.step": "tokens:0-1",
-        "start": "quick:0-1 quiet:2-",
+        "Engine.__init__": "0-1 pace",
+        "Engine.step": "0-1 tokens",
+        "start": "0-1 quick;2- quiet",
     }
 
 
@@ -66,3 +66,50 @@ def test_what_a_module_only_imports_is_not_its_own() -> None:
 def test_the_table_has_all_releases_that_are_written_down() -> None:
     """tools/release.py api, with the wheels of all, writes it."""
     assert json.loads(api.FILE.read_text("utf-8"))["releases"] == store.versions()
+
+
+MODULES = {
+    "vllm/base.py": "class Base(ABC):\n    def __init__(self, rows): self.rows = rows\n"
+    "    @abstractmethod\n    def pull(self): ...\n",
+    "vllm/engine.py": "class Engine(Base):\n    def __init__(self, rows, pace=1, *, lanes=2): self.config = pace\n",
+    "vllm/v1/engine.py": "class Engine:\n    def __init__(self, rows, pace, *, lanes):\n        self.lanes = lanes\n",
+    "vllm/args.py": "@dataclass\nclass Args:\n    rows: int\n    @property\n    def lanes(self): ...\n"
+    "@config\nclass AsyncArgs(Args):\n    pace: int = 1\n",
+}
+
+
+def _one() -> api.Names:
+    return api.names(_wheel("0.9.0", MODULES))
+
+
+def test_a_class_has_what_its_bases_have() -> None:
+    assert _one()["members"]["Engine"] == {"__init__", "pull", "rows", "config", "lanes"}
+
+
+def test_what_a_call_must_give_is_told_apart_from_what_it_may() -> None:
+    has = api.names(_wheel("0.9.0", {"vllm/engine.py": MODULES["vllm/engine.py"]}))
+    assert has["required"]["Engine.__init__"] == {"self", "rows"}
+    assert api.names(_wheel("0.9.0", {"vllm/e.py": MODULES["vllm/v1/engine.py"]}))["required"]["Engine.__init__"] == {
+        "self", "rows", "pace", "lanes",
+    }  # fmt: skip
+
+
+def test_a_record_is_made_with_its_fields_and_those_of_its_base_and_not_with_a_property() -> None:
+    assert _one()["arguments"]["AsyncArgs.__init__"] == {"rows", "pace"}
+    assert _one()["required"]["Args.__init__"] == {"rows"}
+
+
+def test_an_abstract_method_is_of_the_class_that_asks_for_it() -> None:
+    assert _one()["abstract"] == {"Base": {"pull"}}
+
+
+def test_of_two_classes_of_one_name_what_the_older_engines_alone_has() -> None:
+    assert _one()["v0"] == {"Engine": {"pull", "rows", "config"}}
+
+
+def test_what_the_older_engines_class_of_another_name_alone_has() -> None:
+    files = {
+        "vllm/engine/a.py": "class AsyncLLMEngine:\n    engine = None\n    def stop(self): ...\n",
+        "vllm/v1/engine/a.py": "class AsyncLLM:\n    def stop(self): ...\n",
+    }
+    assert api.names(_wheel("0.9.0", files))["v0"] == {"AsyncLLM": {"engine"}}

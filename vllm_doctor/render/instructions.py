@@ -20,6 +20,7 @@ _DEEDS = {
     "build-tools": "install a compiler and the headers it needs",
     "cache-owner": "give the service's user a separate cache folder",
     "cache-dir": "put vLLM's caches on a disk with room",
+    "program-code": "change {to} for this vLLM",
     "client-input": "correct the client's request",
     "command": "correct the command",
     "arguments": "after the image only: {to}",

@@ -195,7 +195,7 @@ def _of_another_vllm(fault: Fault, what: str, told: OfAnotherVllm | None, refute
     who, releases = importer(fault), told.changes if told is not None else ()
     if who is not None:
         title = f"{who} does not fit this vLLM, which has no {what}"
-        return MissingModule(title, (of_this_vllm(who), *releases), refute)
+        return MissingModule(title, (of_this_vllm(who, told.place if told is not None else ""), *releases), refute)
     return MissingModule(told.title, releases, refute) if told is not None else None
 
 

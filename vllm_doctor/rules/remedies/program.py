@@ -8,8 +8,9 @@ from posixpath import commonpath
 
 import msgspec
 
-from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge import api, versions
 from vllm_doctor.knowledge.distributions import distribution, listed, required
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.sentence_call import told_by_words
@@ -17,10 +18,11 @@ from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.of_another_vllm import another_copy
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.refusal import packages_named
 from vllm_doctor.rules.remedies.sentence import as_it_stands
-from vllm_doctor.rules.remedies.unfit_package import folder
+from vllm_doctor.rules.remedies.unfit_package import folder, is_file, of_this_vllm, whose_file
 from vllm_doctor.rules.say import thing
 
 # What Python raises where an object, a function or a module of another release is not as the caller knows it.
@@ -69,13 +71,17 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     name = found["package"]
     known = listed(name.replace("_", "-")) is not None or listed(name) is not None
     ours = f"vLLM {case.version_text}" if case.version_text else "the installed vLLM"
-    newer = thing(
-        ChangeKind.PACKAGE,
-        name.replace("_", "-") if known else "foreign-package",
-        Direction.UPGRADE,
-        f"its code was written for another release than {ours}: install a release that names this vLLM",
-        to=None if known else name,
-        command=f"pip install -U {name.replace('_', '-')}; pip check" if known else "pip check",
+    newer = (
+        of_this_vllm(name)
+        if is_file(name)
+        else thing(
+            ChangeKind.PACKAGE,
+            name.replace("_", "-") if known else "foreign-package",
+            Direction.UPGRADE,
+            f"its code was written for another release than {ours}: install a release that names this vLLM",
+            to=None if known else name,
+            command=f"pip install -U {name.replace('_', '-')}; pip check" if known else "pip check",
+        )
     )
     older = thing(
         ChangeKind.PACKAGE,
@@ -85,7 +91,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
     )
     key = _key_of_engine(root)
-    with_it = _release_with(case, key) if key is not None else None
+    with_it = _release_with(case, root, key) if key is not None else None
     changes = (with_it, newer) if with_it is not None else (newer, older)
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", changes)
 
@@ -115,7 +121,7 @@ def _script(case: Case, root: Link) -> ForeignProgram | None:
         why += "; SamplingParams has its own names (min_tokens, max_tokens), which other libraries do not share"
     grep = f"grep -n {key} {shlex.quote(name)}"
     without = thing(ChangeKind.OS, "program-settings", Direction.REMOVE, why, command=grep)
-    release = _release_with(case, key) or thing(
+    release = _release_with(case, root, key) or thing(
         ChangeKind.PACKAGE,
         "vllm-version",
         Direction.CHANGE,
@@ -124,7 +130,16 @@ def _script(case: Case, root: Link) -> ForeignProgram | None:
         command="pip show vllm",
     )
     changes = (without, release) if _key_of_engine(root) is None else (release, without)
-    return ForeignProgram(name, f"{name} passes an argument that this vLLM lacks: {key}", changes)
+    title = f"{name} passes an argument that this vLLM lacks: {key}"
+    if api.has("arguments", _refuser(root), key, case.version):
+        title = f"Another vLLM than {case.version_text} runs: that one takes the argument {key}"
+    return ForeignProgram(name, title, changes)
+
+
+def _refuser(root: Link) -> str:
+    """Who refuses an argument; Python before 3.10 names none."""
+    told = read("call-lacks", root.message)
+    return told["owner"] if told is not None else "EngineArgs.__init__"
 
 
 def _key_of_engine(root: Link) -> str | None:
@@ -141,8 +156,26 @@ def _key_of_record(root: Link) -> str | None:
     return told["key"] if told is not None else None
 
 
-def _release_with(case: Case, key: str) -> Change | None:
-    """Which releases have an argument of the engine is known as of an option."""
+def _release_with(case: Case, root: Link, key: str) -> Change | None:
+    """The releases that have an argument of the engine: as it is known of the class, else as of an option."""
+    owner = _refuser(root)
+    if api.has("arguments", owner, key, case.version):
+        return another_copy(case, f"the argument {key}")
+    if api.has("arguments", "AsyncEngineArgs.__init__", key, case.version):
+        return None  # of an engine that serves alone
+    of_class = api.span("arguments", owner, key, case.version)
+    if of_class is not None:
+        newer = case.version is not None and case.version < as_version(of_class.first)
+        return thing(
+            ChangeKind.PACKAGE,
+            "vllm-version",
+            Direction.CHANGE,
+            f"{key} is an argument of vLLM {of_class.told}: the program belongs to one of them, or is taken from the "
+            "tag of the installed release",
+            to=of_class.first if newer or not of_class.ended else of_class.last,
+            before=case.version_text,
+            command="pip show vllm",
+        )
     fact = versions.flag(key, case.release)
     if fact is None or not fact.first:
         return None
@@ -164,12 +197,13 @@ def _uses_vllm(root: Link) -> dict[str, str] | None:
     """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
     file = _of_no_standard_library(root)
     if says(file, "names-itself-after-vllm") and not folder(file) and says(root.message, "of-another-release"):
-        return {"package": _project(file)}  # an adaptor that runs from its own checkout
+        name = whose_file(file)  # an adaptor that runs from its own checkout
+        return {"package": _project(file) if is_file(name) else name}
     if not says(root.message, "lacks-of-vllm"):
         return None
     if says(file, "call-of-vllm"):
         return _whose_argument(root) if root.kind == "TypeError" else None
-    return {"package": folder(file) or PurePosixPath(file).name}
+    return {"package": whose_file(file)}
 
 
 def _project(file: str) -> str:

@@ -30,14 +30,19 @@ def importer(fault: Fault) -> str | None:
     )
     if not frames or says(frames[-1].file, "call-of-vllm"):
         return None
-    file = frames[-1].file
-    return folder(file) or PurePosixPath(file).name
+    return whose_file(frames[-1].file)
+
+
+def whose_file(file: str) -> str:
+    """Whose a file is: a package's, also in its own checkout, else a program's that is called as its file."""
+    found = None if folder(file) else read("call-of-plugin", file) or read("call-of-driver", file)
+    return found["package"] if found is not None else folder(file) or PurePosixPath(file).name
 
 
 def stands_beside(fault: Fault) -> str | None:
     """The package whose own file failed, where it is neither vLLM's nor one that comes with torch."""
     told = importer(fault)
-    package = told if told is not None and not _is_file(told) else None
+    package = told if told is not None and not is_file(told) else None
     return None if package is None or package in _OF_TORCH else distribution(package) or package
 
 
@@ -47,7 +52,8 @@ def reader_of_transformers(fault: Fault) -> str | None:
     return reader if reader not in {"transformers", "tokenizers"} else None
 
 
-def _is_file(name: str) -> bool:
+def is_file(name: str) -> bool:
+    """Is a program called as its file?"""
     return PurePosixPath(name).suffix == ".py"
 
 
@@ -63,14 +69,18 @@ def _top_level(file: str) -> str:
     return path.name.partition(".")[0] if path.parent.name in {"site-packages", "dist-packages"} else ""
 
 
-def of_this_vllm(package: str) -> Change:
-    """The importer's release for this vLLM."""
+def of_this_vllm(package: str, place: str = "") -> Change:
+    """The importer's release for this vLLM; of a file alone its own lines. `place` says where the name is."""
+    if is_file(package):
+        why = (
+            f"it was written for another vLLM: {place or 'take its copy for this release, or write what this one has'}"
+        )
+        command = f"grep -n vllm {shlex.quote(package)}; pip show vllm"
+        return thing(ChangeKind.OS, "program-code", Direction.CHANGE, why, to=package, command=command)
     why = (
-        "its code imports names that this vLLM does not have: install the release that its documentation lists "
+        "its code takes from vLLM what this release does not have: install the release that its documentation lists "
         "for this vLLM, or the vLLM that it was written for"
     )
-    if _is_file(package):
-        return thing(ChangeKind.PACKAGE, _OWN, Direction.CHANGE, why, command="pip show vllm")
     return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, why, command=f"pip show vllm {shlex.quote(package)}")
 
 
