@@ -133,6 +133,9 @@ def test_a_sentence_of_several_releases_is_told_of_the_one_that_runs() -> None:
         ("AssertionError", "Sinks are only supported in"),  # cut
         ("RuntimeError", "the room has no door"),
         ("ValueError", ""),
+        ("NotImplementedError", "rolling_median is not implemented"),  # what whoever leaves a method open says
+        ("TypeError", "QuerySet indices must be integers or slices, not str."),  # Python's own of a list
+        ("ValueError", "attempt to assign sequence of size 3 to extended slice of size 2"),
     ],
 )
 def test_what_no_release_says_tells_nothing(kind: str, message: str) -> None:

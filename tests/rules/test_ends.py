@@ -243,3 +243,21 @@ def test_of_a_dead_engine_the_exception_is_shown_and_not_the_code_that_raises_it
 def test_no_heartbeat_of_the_engine_is_the_server_s_watch_on_it() -> None:
     told = diagnosed("ERROR 12-01 13:05:02 client.py:244] TimeoutError('No heartbeat received from MQLLMEngine')\n")
     assert told.findings[0].title == "A step took longer than the server's watch on its engine allows"
+
+
+BEGUN = "(APIServer pid=7) INFO 03-14 09:01:00 [api_server.py:1839] vLLM API server version 0.19.1"
+SHUT = "(APIServer pid=7) INFO:     Waiting for application shutdown."
+
+
+@pytest.mark.parametrize(
+    ("lines", "verdict", "because"),
+    [
+        ([BEGUN, "^C"], Verdict.UNKNOWN, "a person ended the start before it was complete"),
+        ([BEGUN, "^C", SHUT], Verdict.OK, "the server had begun to serve, and was stopped from outside"),
+    ],
+)
+def test_a_start_that_a_person_ended_is_not_ok(lines: list[str], verdict: Verdict, because: str) -> None:
+    """It may have stood still; uvicorn ends only what it had begun to serve."""
+    told = diagnosed("\n".join(lines))
+    assert told.verdict is verdict
+    assert told.path[-1].because.startswith(because)

@@ -185,10 +185,14 @@ def _own_log(run: AnalysedRun) -> str:
 
 # Who waits for a start and ends it by hand may have seen that it stands still.
 _BY_A_PERSON = frozenset({"keyboard-interrupt", "control-c"})
+# uvicorn ends what it had begun to serve (its Server.shutdown).
+_SERVED_UNTIL_NOW = frozenset({"app-stopped", "uvicorn-shutdown", "uvicorn-finished"})
 
 
 def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:
     """A start that somebody or something ended before it was complete."""
+    if any(h.id in _SERVED_UNTIL_NOW for h in run.hits):
+        return Verdict.OK, "the server had begun to serve, and was stopped from outside; nothing had failed"
     if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):
         return Verdict.UNKNOWN, (
             "a person ended the start before it was complete, and nothing had failed by then; if it stood still: "
