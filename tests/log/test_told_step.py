@@ -7,6 +7,8 @@ from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import memory_accounts
 from vllm_doctor.log.told_step import told_step
 
+SERVER = "vLLM 0.12.0 on one H100"
+
 
 @pytest.mark.parametrize(
     ("sentence", "step"),
@@ -41,7 +43,7 @@ def test_torchs_own_words_name_no_step() -> None:
     ["it goes out of memory", "OOM at start", "der GPU-Speicher ist voll", "启动就爆显存", "не хватает видеопамяти"],
 )
 def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
-    assert memory_accounts([text]) == [0]
+    assert memory_accounts([SERVER, text]) == [1]
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
     ],
 )
 def test_advice_questions_and_other_memory_are_no_account_of_it(text: str) -> None:
-    assert not memory_accounts([text])
+    assert not memory_accounts([SERVER, text])
 
 
 @pytest.mark.parametrize(
@@ -71,12 +73,14 @@ def test_advice_questions_and_other_memory_are_no_account_of_it(text: str) -> No
     ],
 )
 def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -> None:
-    assert not memory_accounts(text.splitlines())
+    assert not memory_accounts([SERVER, *text.splitlines()])
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        "Q: why does it go OOM while loading?",
+        "we will see an OOM under load",
         "Will two cards go out of memory while loading",
         "two cards go OOM while loading?",
         "we are afraid of an OOM under load",
@@ -96,7 +100,7 @@ def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -
     ],
 )
 def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: str) -> None:
-    assert not memory_accounts(text.splitlines())
+    assert not memory_accounts([SERVER, *text.splitlines()])
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,12 @@ def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: s
     ],
 )
 def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
-    assert memory_accounts([text]) == [0]
+    assert memory_accounts([SERVER, text]) == [1]
+
+
+def test_an_account_in_which_nothing_of_a_server_is_named_is_of_anything() -> None:
+    assert not memory_accounts(["it goes out of memory while loading"])
+    assert memory_accounts(["the engine goes out of memory while loading"]) == [0]
 
 
 def test_a_programs_words_in_advice_are_no_failure() -> None:

@@ -46,6 +46,8 @@ def memory_talk(lines: Sequence[str]) -> frozenset[int]:
 def _told(lines: Sequence[str]) -> dict[int, list[str]]:
     """The sentences of each line that say it, and neither ask, advise nor fear."""
     texts = [line[:_LONGEST] for line in lines]
+    if not any(says(text, "told-server") for text in texts):
+        return {}  # of what, nobody knows
     if any(says(text, "told-over") or any(map(_denied, _sentences(text))) for text in texts):
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
