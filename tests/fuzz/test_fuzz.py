@@ -30,7 +30,17 @@ def test_every_folder_of_seeds_is_a_target_s() -> None:
 def test_the_fuzzer_starts_and_finds_nothing_in_what_is_kept(tmp_path: Path) -> None:
     """No search here: libFuzzer's inputs differ from run to run, so it belongs to `make fuzz`."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.run", "all", "--kept", str(tmp_path), "-runs=0", "-verbosity=0", "-timeout=600"],
+        [
+            sys.executable,
+            "-m",
+            "tests.fuzz.run",
+            "all",
+            "--kept",
+            str(tmp_path),
+            "-runs=0",
+            "-verbosity=0",
+            "-timeout=600",
+        ],
         capture_output=True,
         text=True,
         check=False,

@@ -23,9 +23,7 @@ _PIECE = 1000
 _QUOTED = 40
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
 # Messages that are words alone, which people write as programs do.
-_IN_WORDS = frozenset(
-    {"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"}
-)
+_IN_WORDS = frozenset({"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"})
 # The id of a person's own word for it.
 TOLD_MEMORY = "told-memory"
 IMPORTS = frozenset({"module-missing", "import-name"})

@@ -194,7 +194,7 @@ def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:
     if any(h.id in _SERVED_UNTIL_NOW for h in run.hits):
         return Verdict.OK, "the server had begun to serve, and was stopped from outside; nothing had failed"
     if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):
-        return Verdict.UNKNOWN, (
+        return Verdict.OK, (
             "a person ended the start before it was complete, and nothing had failed by then; if it stood still: "
             f"{silence.usual(run).look}"
         )
