@@ -38,7 +38,7 @@ def _finding(file: str, code: str, raised: str) -> Finding:
     ],
 )
 @pytest.mark.parametrize(
-    ("file", "name"), [(f"{SITE}/vllm_seven/models.py", "vllm_seven"), ("/srv/app/serve.py", "vllm")]
+    ("file", "name"), [(f"{SITE}/vllm_seven/models.py", "vllm_seven"), ("/srv/app/serve.py", "program-code")]
 )
 def test_who_imports_what_this_vllm_lacks_is_of_another_release(raised: str, file: str, name: str) -> None:
     found = _finding(file, "from vllm.utils import halve", raised)

@@ -20,6 +20,8 @@ _SENTENCE = Pattern(
 _CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
 # "OOM" and "out of memory" are a title, a value of a table, what a commit catches.
 _NOUN = Pattern("[A-Za-z ]+")
+_WORD = Pattern(r"\w+")
+_DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "device", "error"})
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 
 
@@ -34,13 +36,19 @@ def memory_accounts(lines: Sequence[str]) -> list[int]:
 
 
 def memory_talk(lines: Sequence[str]) -> frozenset[int]:
-    """The lines that have words for it and give no account of it, and quote no exception."""
+    """The lines that have words for it and give no account of it, and quote neither an exception nor a message."""
     told = _told(lines)
     return frozenset(
         i
-        for i, text in enumerate(lines)
-        if i not in told and says(text[:_LONGEST], "told-memory") and _CLASS.search(text[:_LONGEST]) is None
+        for i, text in enumerate(line[:_LONGEST] for line in lines)
+        if i not in told and says(text, "told-memory") and _CLASS.search(text) is None and not _message_alone(text)
     )
+
+
+def _message_alone(text: str) -> bool:
+    """Is the line what a program prints of a device, and nothing else? `CUDA OUT OF MEMORY`"""
+    beside = [word[0] for word in _WORD.finditer(pattern("told-memory").sub("", text).lower())]
+    return bool(beside) and _DEVICES.issuperset(beside)
 
 
 def _told(lines: Sequence[str]) -> dict[int, list[str]]:

@@ -11,7 +11,7 @@ from vllm_doctor.knowledge import api, versions
 from vllm_doctor.knowledge.api import Came, Lifetime
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import each, read, says
 from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -85,7 +85,7 @@ def another_copy(case: Case, has: str) -> Change:
 
 
 def _names(told: str) -> list[str]:
-    return [one.strip("' ") for one in told.replace("and ", "").split(",") if one.strip("' ")]
+    return [one["name"] for one in each("name-of-a-list", told)]
 
 
 def _asks_itself(fault: Fault) -> bool:
@@ -140,9 +140,9 @@ def _of_v0(case: Case, root: Link, what: str) -> OfAnotherVllm | None:
 def _by_name(root: Link, owner: str, name: str) -> OfAnotherVllm:
     who = _beside(root)
     why = (
-        f"the program calls {name} by its name on vLLM's workers (collective_rpc), and brings the method in a worker "
-        "class of its own (worker_extension_cls, worker_cls), which this vLLM did not take: the program's release for "
-        "this vLLM names one that it takes"
+        f"the program calls {name} by its name on vLLM's workers (collective_rpc), and brings the method in a class "
+        "that it adds to them (worker_extension_cls, worker_cls), which this vLLM did not take: the program's release "
+        "for this vLLM names one that it takes"
     )
     command = f"pip show vllm {who or ''}".strip()
     change = thing(ChangeKind.PACKAGE, who or "foreign-package", Direction.CHANGE, why, command=command)
@@ -163,7 +163,7 @@ def _argument(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm 
         who, came = _beside(root), api.passed(method, name, case.version)
         return _subclass(case, who, cls, f"the argument {name} of {method}", came) if who is not None else None
     plain = record or method or owner
-    if found is not None and f"{plain}(" in root.frames[-1].code and "(*" not in root.frames[-1].code:
+    if found is not None and f"{plain}(" in root.frames[-1].code and not says(root.frames[-1].code, "call-spreads"):
         has = another_copy(case, f"no {what}, which is of {found.told}")
         return OfAnotherVllm(f"vLLM's own call does not fit vLLM's own {plain}", (has,))
     return None
