@@ -140,9 +140,9 @@ def _of_v0(case: Case, root: Link, what: str) -> OfAnotherVllm | None:
 def _by_name(root: Link, owner: str, name: str) -> OfAnotherVllm:
     who = _beside(root)
     why = (
-        f"the program calls {name} by its name on vLLM's workers (collective_rpc), and brings the method in a class "
-        "that it adds to them (worker_extension_cls, worker_cls), which this vLLM did not take: the program's release "
-        "for this vLLM names one that it takes"
+        f"the program calls {name} by its name on vLLM's workers (collective_rpc). This vLLM did not take the class "
+        "that brings the method (worker_extension_cls, worker_cls): the program's release for this vLLM names one "
+        "that it takes"
     )
     command = f"pip show vllm {who or ''}".strip()
     change = thing(ChangeKind.PACKAGE, who or "foreign-package", Direction.CHANGE, why, command=command)
