@@ -13,6 +13,8 @@ DEVICE = [
     "torch.OutOfMemoryError: CUDA out of memory.",
     "RuntimeError: CUDA out of memory.",
     "RuntimeError: CUDA driver error: out of memory",
+    "CUDA driver error: out of memory",
+    "Allocation on device",
     "torch.OutOfMemoryError: Allocation on device",
     "torch.cuda.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
     "torch.AcceleratorError: CUDA error: out of memory",

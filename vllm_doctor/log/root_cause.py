@@ -20,7 +20,7 @@ _ENDS_OF_ENGINES = frozenset({"engine-core-fatal", "engine-task-failed"})
 # The server's own process, in which no step of the engine runs.
 _FRONT_END = ("APIServer", "ApiServer")
 # What people write of memory that ran out, as programs do.
-_TOLD = frozenset({"device-oom", "device-oom-class", "cuda-oom"})
+_TOLD = frozenset({"device-oom", "device-oom-class", "device-oom-async", "cuda-oom"})
 # What an allocator of native code prints itself, and what Python raises of it.
 _OF_ALLOCATORS = frozenset({"cumem-oom"})
 _OUT_OF_MEMORY = frozenset({"torch-oom", "cuda-oom"})

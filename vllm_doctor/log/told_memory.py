@@ -21,7 +21,7 @@ _CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
 # "OOM" and "out of memory" are a title, a value of a table, what a commit catches.
 _NOUN = Pattern("[A-Za-z ]+")
 _WORD = Pattern(r"\w+")
-_DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "device", "error"})
+_DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 
 

@@ -45,6 +45,7 @@ EXHAUSTED = frozenset(
         "oom-nvml",
         "device-oom",
         "device-oom-class",
+        "device-oom-async",
         "device-oom-code",
         "device-oom-resources",
         "device-oom-name",
