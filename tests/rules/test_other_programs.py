@@ -33,7 +33,7 @@ def test_a_library_that_hides_why_it_has_no_vllm(name: str) -> None:
 
 
 def test_a_cell_that_forgot_its_import_is_not_told_to_install_anything() -> None:
-    text = _crash("NameError: name 'LLM' is not defined", ("/tmp/notes/cell.py", "<module>", "llm = LLM('m')"))
+    text = _crash("NameError: name 'LLM' is not defined", ("/srv/notes/cell.py", "<module>", "llm = LLM('m')"))
     assert "could not import vLLM" not in "".join(f.title for f in judged_text(text).findings)
 
 

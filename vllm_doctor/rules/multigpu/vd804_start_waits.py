@@ -79,17 +79,14 @@ def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
     rate = size * ranks * 1024 / max(seconds, 1.0)
     if seconds < _SLOW_S or rate >= _SLOW_MIB_S:
         return None
-    return finding(
-        RULE,
-        title=f"The weights were read at {rate:.0f} MiB/s: their storage is slow",
-        phase=Phase.NOT_MEMORY,
-        severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(took.index),),
-        arithmetic=(Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),),
+    return _slow_storage(
+        case,
+        run,
+        f"The weights were read at {rate:.0f} MiB/s: their storage is slow",
+        at=took.index,
+        arithmetic=Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),
         changes=(_storage(case), *known(case, run.last("weights-shards"))),
         refute="the weights are quantized while they are loaded, or another load reads from the same disk meanwhile",
-        then=silence.usual(run).look,
     )
 
 
@@ -106,18 +103,40 @@ def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
     whole = took * int(told["total"]) / int(told["done"])
     if took < _SLOW_S or whole < _SLOW_WHOLE_S:
         return None
-    return finding(
-        RULE,
-        title=f"The weights take {whole / 3600:.1f} hours at this pace: their storage is slow",
-        phase=Phase.NOT_MEMORY,
-        severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY,
-        evidence=(case.line(last.index),),
-        arithmetic=(
-            Arithmetic("all files", round(whole), "s", f"{took:.0f} s / {told['done']} × {told['total']}", "the log"),
+    return _slow_storage(
+        case,
+        run,
+        f"The weights take {whole / 3600:.1f} hours at this pace: their storage is slow",
+        at=last.index,
+        arithmetic=Arithmetic(
+            "all files", round(whole), "s", f"{took:.0f} s / {told['done']} × {told['total']}", "the log"
         ),
         changes=(*known(case, last), _storage(case)),
         refute="the files are downloaded meanwhile, or quantized while they are loaded",
+    )
+
+
+def _slow_storage(
+    case: Case,
+    run: AnalysedRun,
+    title: str,
+    *,
+    at: int,
+    arithmetic: Arithmetic,
+    changes: tuple[Change | None, ...],
+    refute: str,
+) -> Finding:
+    """A start that goes on, and whose weights come slowly."""
+    return finding(
+        RULE,
+        title=title,
+        phase=Phase.NOT_MEMORY,
+        severity=Severity.DEGRADED,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(at),),
+        arithmetic=(arithmetic,),
+        changes=changes,
+        refute=refute,
         then=silence.usual(run).look,
     )
 

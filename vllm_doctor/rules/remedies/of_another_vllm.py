@@ -208,23 +208,21 @@ def _subclass(case: Case, who: str | None, owner: str, what: str, came: Came | N
     """A plugin's class lacks what vLLM asks of it."""
     if came is None:
         return None
-    why = "its class was written for an older vLLM: take the release of the package that has the class for this vLLM"
-    command = (
-        f'grep -rln "class {owner}" "$(python -c \'import site; print(site.getsitepackages()[0])\')" --include=*.py'
-    )
-    newer = (
-        of_this_vllm(who)
-        if who is not None
-        else thing(
-            ChangeKind.PACKAGE,
-            "foreign-package",
-            Direction.UPGRADE,
-            why,
-            to=f"the package that has {owner}",
-            command=command,
-        )
-    )
+    newer = of_this_vllm(who) if who is not None else _package_of(owner)
     return OfAnotherVllm(f"{owner} lacks {what}, which vLLM has since {came.since}", (newer, _before(case, came)))
+
+
+def _package_of(owner: str) -> Change:
+    """The release of whatever package has the class: a search names it."""
+    folder_of_packages = "$(python -c 'import site; print(site.getsitepackages()[0])')"
+    return thing(
+        ChangeKind.PACKAGE,
+        "foreign-package",
+        Direction.UPGRADE,
+        "its class was written for an older vLLM: take the release of the package that has the class for this vLLM",
+        to=f"the package that has {owner}",
+        command=f'grep -rln "class {owner}" "{folder_of_packages}" --include=*.py',
+    )
 
 
 def _before(case: Case, came: Came) -> Change:
