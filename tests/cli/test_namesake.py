@@ -27,7 +27,7 @@ def test_both_in_one_environment_is_said_in_a_line(
     told = capsys.readouterr().err
     assert "another project's package vllm-doctor 0.6.0 is installed here" in told
     assert told.count("\n") == 1
-    assert told.strip().endswith(f"pip uninstall vllm-doctor; pip install --force-reinstall {namesake.DISTRIBUTION}")
+    assert told.strip().endswith("pip install --force-reinstall . in the checkout of vllm-host-doctor")
 
 
 def test_an_older_package_of_this_project_is_no_other(tmp_path: Path) -> None:

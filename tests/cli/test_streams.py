@@ -1,5 +1,6 @@
 """The process's edge: standard streams closed, full, without a reader or of a small encoding; -o on a device."""
 
+import errno
 import io
 import json
 import os
@@ -140,3 +141,14 @@ def test_a_log_that_begins_as_a_description_does_is_read_whole(log: Path, tmp_pa
     (tmp_path / "log").write_text('{"Id": "no description"}\n' + TOO_SMALL)
     done = shell(f"cat {tmp_path / 'log'} | doctor diagnose", log)
     assert "VD121" in done.stdout
+
+
+def test_a_bundle_on_a_full_disk_says_to_make_room(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("vllm_doctor.gather.bundle.write_bundle", full)
+    assert run(["bundle", "-o", str(tmp_path / "case.tar.gz")]) == Exit.USAGE
+    assert f"No space left on device: free space there (df {tmp_path})" in capsys.readouterr().err

@@ -226,7 +226,7 @@ def test_without_the_package_the_plan_says_what_to_install(model, capsys):
     assert run([*asked, "--", "vllm", "serve", "m"]) == Exit.OK
     assert lines(capsys.readouterr().out) == [
         "  speed    no estimate: aiconfigurator, which estimates it, is not installed",
-        "           needed: pip install 'vllm-host-doctor[speed]' (0.8 GB)",
+        "           needed: pip install 'aiconfigurator==0.12.*' in the doctor's environment (0.8 GB)",
     ]
 
 

@@ -30,7 +30,7 @@ def bundle(
 
     from vllm_doctor.cli.command_line import STDIN
     from vllm_doctor.cli.errors import UsageProblem
-    from vllm_doctor.cli.output import settle
+    from vllm_doctor.cli.output import settle, unwritten
     from vllm_doctor.cli.streams import say
     from vllm_doctor.gather.bundle import write_bundle
     from vllm_doctor.gather.live import gather_all
@@ -49,9 +49,7 @@ def bundle(
     try:
         ledger = write_bundle(snapshots, place, diagnoses)
     except OSError as problem:
-        raise UsageProblem(
-            f"--output {target}: {problem.strerror}: name a file in a folder that you may write"
-        ) from None
+        raise unwritten(target, problem) from None
     units = ", ".join(d.subject.unit or d.verdict.value for d in diagnoses)
     say(visible(f"{target}  ({units})") + "\n")
     taken: Counter[str] = Counter()

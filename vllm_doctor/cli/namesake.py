@@ -3,9 +3,9 @@
 import sys
 from pathlib import Path
 
+from vllm_doctor.gather.extras import DISTRIBUTION
 from vllm_doctor.records import excerpt
 
-DISTRIBUTION = "vllm-host-doctor"
 _OURS = "Summary: Deploy vLLM on GPU hosts"
 _HEAD = 4096
 
@@ -16,7 +16,8 @@ def warn() -> None:
     if found is not None:
         print(
             f"vllm-doctor: another project's package {found} is installed here, and both have the command vllm-doctor "
-            f"and the module vllm_doctor: pip uninstall vllm-doctor; pip install --force-reinstall {DISTRIBUTION}",
+            f"and the module vllm_doctor: pip uninstall vllm-doctor; pip install --force-reinstall . in "
+            f"the checkout of {DISTRIBUTION}",
             file=sys.stderr,
         )
 

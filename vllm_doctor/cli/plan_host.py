@@ -48,7 +48,9 @@ def fill(q: Question, *, unit: str | None, count: int | None) -> Question:
         if isinstance(told, Known):
             q = replace(q, version=told.value)
         else:
-            note = f"no --vllm-version, and {told.reason}: planned with {newest_known()}, the newest that is known"
+            looked = found is not None or Path(argv[0]).is_absolute()  # else no program was there to look beside
+            why = f"no --vllm-version, and {told.reason}" if looked else "no --vllm-version"
+            note = f"{why}: planned with {newest_known()}, the newest that is known"
             q = replace(q, version=str(newest_known()), assumed=(*q.assumed, note))
     if q.config is None:
         q = replace(q, config=str(_config(found, argv)))

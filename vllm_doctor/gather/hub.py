@@ -1,6 +1,6 @@
 """What a hub says of a model: its config.json and, where it has them, the index of its weights and its preprocessor.
 
-huggingface_hub fetches them, where it is installed (`pip install 'vllm-host-doctor[hub]'`): into its own cache, from
+huggingface_hub fetches them, where it is installed (the extra `hub`): into its own cache, from
 $HF_ENDPOINT, with the user's own token, and from the cache alone where $HF_HUB_OFFLINE is set.
 """
 
@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vllm_doctor.gather.concurrently import Task
+from vllm_doctor.gather.extras import brings
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.reading import Known, Unknown
 
@@ -41,7 +42,7 @@ def config(model: str, revision: str | None) -> Known[Path] | Unknown:
     except ImportError:
         return Unknown(
             f"{model} is not on this host, and huggingface_hub, which would fetch its config.json, is not installed",
-            f"pip install 'vllm-host-doctor[hub]', or {_GIVEN}",
+            f"{brings('hub')}, or {_GIVEN}",
         )
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it tells each of its retries
     refused = (errors.HfHubHTTPError, errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled)

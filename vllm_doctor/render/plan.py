@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from vllm_doctor.launch import quote
+from vllm_doctor.launch.write import option
+from vllm_doctor.plan.advice.formats import FP8_BOTH
+from vllm_doctor.plan.advice.recommendation import Choice
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
 from vllm_doctor.plan.prediction.record import Prediction
@@ -30,7 +34,8 @@ def _remedies(plan: Plan) -> list[str]:
     if first.length is not None and plan.work.context is not None and first.length < plan.work.context:
         with_ += f", less than the workload's {plan.work.context} tokens"
     lines = ["", f"  each of these alone lets it start{with_}:"]
-    options = [f"--{r.flag} {r.value}" for r in remedies]
+    version = plan.planner.version
+    options = [quote.words(option(r.flag, r.value == "true" or r.value, version)) for r in remedies]
     wide = max(map(len, options))
     told = zip(options, remedies, strict=True)
     return lines + [f"    {option:<{wide}}   KV cache {r.pool_gib:.2f} GiB; {r.cost}" for option, r in told]
@@ -150,11 +155,18 @@ def _to_run(plan: Plan) -> list[str]:
     return [
         *pasted(line, planner),
         *(_held(p) if p.pool is not None else []),
+        *_accuracy(c),
         *_unused(plan, p),
         *_short(plan),
         f"  spare    {low - p.needed_kv_gib:.2f} GiB{each} at the low end of the range",
         *_longest(plan, low),
     ]
+
+
+def _accuracy(c: Choice) -> list[str]:
+    """What the launch to paste keeps in 8 bits, and the one that was asked does not."""
+    options = [f"--{name} {value}" for name, value in FP8_BOTH.options.items() if c.launch.get(name) == value]
+    return [f"  costs    some accuracy: {' '.join(options)}"] if options else []
 
 
 def _unused(plan: Plan, p: Prediction) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from vllm_doctor.gather.extras import brings
 from vllm_doctor.gather.processes import NotRun, python
 from vllm_doctor.operate.speed.asked import Lengths
 from vllm_doctor.operate.speed.estimated import NoSpeed, Speed
@@ -106,9 +107,7 @@ def _installed() -> str | NoSpeed:
     try:
         return f"{TOOL} {version(TOOL)}"
     except PackageNotFoundError:
-        return NoSpeed(
-            f"{TOOL}, which estimates it, is not installed", "pip install 'vllm-host-doctor[speed]' (0.8 GB)"
-        )
+        return NoSpeed(f"{TOOL}, which estimates it, is not installed", f"{brings('speed')} (0.8 GB)")
 
 
 def _not_modelled(planner: Planner, p: Prediction) -> str | None:

@@ -14,6 +14,7 @@ from vllm_doctor.plan.prediction.record import GIB, Prediction
 Profile = Literal["conservative", "balanced", "max"]
 PROFILES: tuple[Profile, ...] = ("conservative", "balanced", "max")
 Changes = dict[str, str | bool | None]
+POOL = "KV cache"  # the name of the sum that says what is left for it
 Predict = Callable[[Changes], Prediction]  # what a launch with these options in it would do
 
 

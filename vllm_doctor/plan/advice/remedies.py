@@ -43,7 +43,7 @@ def _halves(start: int, least: int) -> list[int]:
     return out
 
 
-_HOST = "cpu-offload-gb"
+_HOST, _BUDGET = "cpu-offload-gb", "gpu-memory-utilization"
 _SHARE = "--gpu-memory-utilization"
 # Lengths that are tried beside a change where no change does alone.
 _SHORTER = (8192, 4096, 2048)
@@ -91,7 +91,7 @@ def _single(planner: Planner) -> list[Remedy]:
     # No step, no share and no graph makes room for weights: of the flags more cards alone do.
     flags = [t for t in _flags(planner, p) if p.outcome != "oom-weights" or t[0] == "tensor-parallel-size"]
     for name, values, cost in [*flags, *_quantized(planner, p), *_offloaded(planner, p)]:
-        for value in values:
+        for value in values if all(r.flag != name for r in found) else ():
             good = _works(planner, {name: True if value == "true" else value})
             if good is not None:
                 found.append(Remedy(name, value, good.available_kv_gib or 0.0, cost))
@@ -111,10 +111,14 @@ def _flags(planner: Planner, p: Prediction) -> list[Try]:
         *([narrower] if p.outcome != TOO_FEW_STATES else []),
         ("max-num-seqs", [str(n) for n in _halves(s.seqs, 1)], "fewer requests at once"),
         (
-            "gpu-memory-utilization",
-            [str(u / 100) for u in range(int(s.utilization * 100) + 1, 97)]
-            + [str(u / 100) for u in range(int(s.utilization * 100) - 1, 60, -2)],
-            "less (or more) of the card is left outside the budget",
+            _BUDGET,
+            [str(u / 100) for u in range(int(s.utilization * 100) + 1, 97)],
+            "less of the card is left outside the budget",
+        ),
+        (
+            _BUDGET,
+            [str(u / 100) for u in range(int(s.utilization * 100) - 1, 60, -2)],
+            "a smaller KV cache, and more of the card beside it",
         ),
     ]
     if planner.predict({"max-model-len": "256"}).outcome == "ok" and p.checked is not None and p.margin_gib is not None:

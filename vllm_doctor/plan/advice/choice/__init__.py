@@ -14,7 +14,8 @@ from vllm_doctor.plan.advice.choice.draft import Draft
 from vllm_doctor.plan.advice.choice.load import settle_requests, settle_share, settle_step
 from vllm_doctor.plan.advice.choice.room import settle_length
 from vllm_doctor.plan.advice.choice.split import spread
-from vllm_doctor.plan.advice.recommendation import Changes, Choice, Profile, Workload, safe
+from vllm_doctor.plan.advice.recommendation import POOL, Changes, Choice, Profile, Reason, Workload, safe
+from vllm_doctor.plan.prediction.record import Prediction
 from vllm_doctor.plan.question.logged_starts import History
 from vllm_doctor.plan.question.planner import Planner, PlanProblem
 
@@ -82,7 +83,16 @@ def _choose(planner: Planner, work: Workload, profile: Profile) -> Choice | None
     if not (safe(final) and draft.useful):
         return None
     dropped = planner.line.flags.keys() - draft.planner.line.flags.keys()
-    return Choice(_values(draft.changes), final, tuple(draft.reasons), frozenset(dropped))
+    return Choice(_values(draft.changes), final, _of_the_whole(draft.reasons, final), frozenset(dropped))
+
+
+def _of_the_whole(reasons: list[Reason], final: Prediction) -> tuple[Reason, ...]:
+    """The reasons with the KV cache of the settled launch: what was settled later takes from it, or leaves it more."""
+    pool = final.available_kv_gib or 0.0
+    return tuple(
+        replace(r, arithmetic=tuple(replace(s, value=pool) if s.name == POOL else s for s in r.arithmetic))
+        for r in reasons
+    )
 
 
 def _wanted(draft: Draft, asked: int, *, auto: bool) -> int:

@@ -138,7 +138,8 @@ def settle_requests(draft: Draft) -> None:
         mean = draft.work.mean_tokens or min(p.length, 2048)
         fits = max(1, int((p.kv_tokens or 0) // mean))
         wanted = max(1, min(default, 1 << (fits - 1).bit_length()))
-        held = f"the KV cache of {p.kv_tokens} tokens holds about {fits} requests of {mean} tokens"
+        guessed = "" if draft.work.mean_tokens else " (assumed; --metrics measures them)"
+        held = f"the KV cache holds about {fits} requests of {mean} tokens{guessed}"
         why = f"{held}; more sequences would only take memory for logits and wait for blocks"
     for candidate in (wanted, wanted // 2, wanted // 4, wanted // 8, 1):
         if candidate >= 1 and safe(draft.predict(max_num_seqs=str(candidate))):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from vllm_doctor.knowledge.versions import flag
 from vllm_doctor.plan.advice.choice.draft import LEAST, USEFUL, Draft
 from vllm_doctor.plan.advice.formats import computes_fp8_cache
-from vllm_doctor.plan.advice.recommendation import Sum, safe, table_tokens
+from vllm_doctor.plan.advice.recommendation import POOL, Sum, safe, table_tokens
 from vllm_doctor.plan.prediction.record import GIB
 
 
@@ -41,7 +41,7 @@ def settle_length(draft: Draft, wanted: int) -> None:
             if q.available_kv_gib is None
             else (
                 Sum(
-                    "KV cache",
+                    POOL,
                     q.available_kv_gib,
                     "GiB",
                     "budget − weights − non-torch − activation − charged graphs",
