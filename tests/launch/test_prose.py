@@ -22,6 +22,17 @@ from vllm_doctor.launch.prose import told_options
         ("To bypass, set `--allow-deprecated-quantization`.", {}),
         ("I set --max-num-seqs 8 and it still fails", {"max-num-seqs": "8"}),
         ("error: unrecognized arguments: --max-num-seqs 8", {}),
+        (
+            "gpu_memory_utilization is 0.85 and max_num_seqs 64",
+            {"gpu-memory-utilization": "0.85", "max-num-seqs": "64"},
+        ),
+        ("gpu-memory-utilization 0.98, TP2", {"gpu-memory-utilization": "0.98", "tensor-parallel-size": "2"}),
+        (
+            "tp=4, util 0.92, pp is 2",
+            {"tensor-parallel-size": "4", "gpu-memory-utilization": "0.92", "pipeline-parallel-size": "2"},
+        ),
+        ("Try increasing `gpu_memory_utilization`. --max-num-seqs 8 is set", {"max-num-seqs": "8"}),
+        ("max_num_seqs (1024) exceeds available blocks", {}),
         ("the flag --no-such-option-here 3 and some_word = 4", {}),
     ],
 )

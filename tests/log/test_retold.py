@@ -76,11 +76,19 @@ def test_figures_options_and_brackets_tell_the_message(line: str, message: str) 
         pytest.param("TypeError: überzähliges Argument gpu_memory_utilization", id="an option, another class"),
         pytest.param("too long (length 9120) for `max_model_len` (length 8192)", id="a sentence of its own"),
         pytest.param("requested 9120 tokens (8096 in the messages, 1024 in the completion)", id="brackets alone"),
+        pytest.param("of 44.40 GiB the GPU may use 0.9 (39.96 GiB), 7.20 GiB are free", id="a sum of somebody's own"),
         pytest.param(_TORCH.format("3.50", "44.40", "1.25 GiB"), id="the program's own words"),
     ],
 )
 def test_what_retells_no_failure_stays(line: str) -> None:
     assert retold([line]) == [line]
+
+
+def test_the_check_before_the_start_is_told_by_its_sum_in_any_order() -> None:
+    line = "it wants the GPU memory utilization (0.9, 39.96 GiB), but only 7.2/44.4 GiB are free"
+    assert retold([line]) == [
+        f"{line} [{_FREE.format('7.2', '44.4', '0.9', '39.96').removeprefix('ValueError: ').partition(' Decrease')[0]}]"
+    ]
 
 
 def test_a_log_is_no_text_that_a_person_retells() -> None:

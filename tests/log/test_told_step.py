@@ -4,7 +4,7 @@ import pytest
 
 from tests.log.judging import judged_text
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.log.told_memory import memory_accounts
+from vllm_doctor.log.told_memory import kill_accounts, memory_accounts
 from vllm_doctor.log.told_step import told_step
 
 SERVER = "vLLM 0.12.0 on one H100"
@@ -40,7 +40,19 @@ def test_torchs_own_words_name_no_step() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["it goes out of memory", "OOM at start", "der GPU-Speicher ist voll", "启动就爆显存", "не хватает видеопамяти"],
+    [
+        "it goes out of memory",
+        "OOM at start",
+        "der GPU-Speicher ist voll",
+        "启动就爆显存",
+        "не хватает видеопамяти",
+        "CUDA: недостаточно памяти",
+        "mémoire GPU insuffisante",
+        "a memória da GPU é insuficiente",
+        "GPU メモリが足りない",
+        "torch.OutOfMemoryError in convert_layout, tried to allocate 1.25 GiB",
+        "Process 71 has 30.02 GiB memory in use. Process 72 has 41.11 GiB memory in use.",
+    ],
 )
 def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
     assert memory_accounts([SERVER, text]) == [1]
@@ -95,6 +107,10 @@ def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -
         "- goes OOM while loading (#17)\n- starts faster",
         "batch 64: 2210 tok/s, batch 128: OOM",
         "fix: catch out of memory",
+        "this avoids the OOM at capture that vLLM 0.16 had on an H100",
+        "H100, vLLM 0.12, Llama-70B: 8k 41 tok/s, 32k 33 tok/s, 128k OOM",
+        "1. load the model 2. send 200 requests 3. note when it goes OOM",
+        "OOM can happen while loading",
         "[SOLVED] OOM while loading",
         "\u663e\u5b58\u4e0d\u8db3\u65f6\uff0c\u8bf7\u51cf\u5c11\u5e76\u53d1",
     ],
@@ -108,6 +124,8 @@ def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: s
     [
         "why does it go OOM while loading?",
         "it goes OOM while loading, is there a way around it?",
+        "it goes OOM while loading, fine without LoRA",
+        "OOM at capture with Qwen3-32B-AWQ on an L40S, works without --enable-lora",
         "it does not start, OOM while loading",
         "ollama works, vllm goes out of memory while loading",
         "- goes OOM while loading",
@@ -120,6 +138,32 @@ def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
 def test_an_account_in_which_nothing_of_a_server_is_named_is_of_anything() -> None:
     assert not memory_accounts(["it goes out of memory while loading"])
     assert memory_accounts(["the engine goes out of memory while loading"]) == [0]
+
+
+def test_a_launch_given_beside_it_names_the_server() -> None:
+    assert memory_accounts(["it goes out of memory while loading"], of_server=True) == [0]
+    assert not memory_accounts(["how do I avoid going out of memory"], of_server=True)
+
+
+@pytest.mark.parametrize(
+    ("text", "killed"),
+    [
+        ("our vLLM pod keeps getting OOMKilled while it reads the shards", True),
+        ("the OOM killer ends the engine as soon as it loads", True),
+        ("all vLLM workers die with 'Killed'", True),
+        ("vLLM is up, the redis next to it was OOMKilled", False),
+        ('pod vllm-0: container "log-shipper" was OOMKilled', False),
+        ("our vLLM pod was not OOMKilled", False),
+        ("could the vLLM pod get OOMKilled?", False),
+    ],
+)
+def test_a_kill_for_the_hosts_memory_is_told_of_a_server(text: str, killed: bool) -> None:
+    assert bool(kill_accounts([text])) is killed
+
+
+def test_a_kill_that_is_only_told_is_likely() -> None:
+    found = judged_text("our vLLM pod keeps getting OOMKilled while it reads the shards").findings[0]
+    assert (found.code, found.confidence.value, found.changes[0].name) == ("VD603", "likely", "limits.memory")
 
 
 def test_a_programs_words_in_advice_are_no_failure() -> None:

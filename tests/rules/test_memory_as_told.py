@@ -173,3 +173,76 @@ def test_what_the_launch_has_beside_the_model_goes_first_where_no_block_is_left(
     assert [change.name for change in slots.changes[:2]] == ["max-loras", "max-lora-rank"]
     draft = _answer("""with --speculative-config '{"model": "acme/draft"}' it fails""", words)
     assert draft.changes[0].name == "speculative-config"
+
+
+@pytest.mark.parametrize(
+    ("lines", "shown"),
+    [
+        (
+            (
+                (
+                    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.40 GiB. GPU 0 has a total "
+                    "capacity of 79.18 GiB of which 1.02 GiB is free. Of the allocated memory 63.31 GiB is allocated "
+                    "by PyTorch, and 11.83 GiB is reserved by PyTorch but unallocated."
+                ),
+            ),
+            ("VD310", "runtime-leak-or-fragmentation", "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"),
+        ),
+        (
+            (
+                '  File "/v/vllm/worker/cache_engine.py", line 92, in _allocate_kv_cache',
+                "    torch.zeros(kv_cache_shape,",
+                "RuntimeError: CUDA error: out of memory",
+            ),
+            ("VD605", "host-ram", "swap-space", 0),
+        ),
+        (
+            ("srun: error: gpu-a03: task 0: Out Of Memory", "srun --mem=40G vllm serve acme/chat"),
+            ("VD603", "host-ram", "job-memory", "0"),
+        ),
+        (
+            ("vLLM on a DGX Spark, gpu_memory_utilization is 0.9: the OOM killer ended the engine.",),
+            ("VD603", "host-ram", "gpu-memory-utilization", 0.8),
+        ),
+        (
+            (
+                '  File "vllm/v1/sample/ops/topk_topp_sampler.py", in apply_top_k_top_p',
+                "torch.OutOfMemoryError: CUDA out of memory",
+                "(the server was already up, 900 running requests, max_num_seqs is 1024)",
+            ),
+            ("VD201", "runtime-prefill-burst", "gpu-memory-utilization", None),
+        ),
+    ],
+)
+def test_a_piece_of_a_report_tells_its_step_and_its_change(
+    lines: tuple[str, ...], shown: tuple[str, str, str, object]
+) -> None:
+    assert _shown(_answer(*lines)) == shown
+
+
+def test_the_sampler_at_run_time_works_on_sequences() -> None:
+    found = _answer(
+        '  File "vllm/v1/sample/ops/topk_topp_sampler.py", in apply_top_k_top_p',
+        "torch.OutOfMemoryError: CUDA out of memory",
+        "(the server was already up, 900 running requests, max_num_seqs is 1024)",
+    )
+    assert [(change.name, change.after) for change in found.changes[1:]] == [("max-num-seqs", 512)]
+
+
+def test_a_full_pool_of_a_connector_is_made_larger() -> None:
+    found = _answer(
+        "vllm serve acme/chat --kv-transfer-config "
+        """'{"kv_connector":"P2pNcclConnector","kv_connector_extra_config":{"mem_pool_size_gb":4}}'""",
+        "Traceback (most recent call last):",
+        '  File "/v/vllm/distributed/kv_transfer/kv_connector/v1/p2p/tensor_memory_pool.py", line 135, in allocate',
+        '    raise ValueError("Insufficient memory")',
+        "ValueError: Insufficient memory",
+    )
+    assert (found.code, found.confidence.value) == ("VD605", "likely")
+    assert "set mem_pool_size_gb to 8" in found.changes[0].why
+
+
+def test_a_parallel_size_that_somebody_shortens_is_one() -> None:
+    found = _answer("vllm with tp=2 dies while loading: " + OOM.format("0.25", "0.10"))
+    split = next(change for change in found.changes if change.name == "tensor-parallel-size")
+    assert (split.before, split.after) == (2, 4)

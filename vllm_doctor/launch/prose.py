@@ -1,9 +1,10 @@
-"""Options within a sentence: `with --enable-lora --max-loras 4 it dies`, `gpu_memory_utilization=0.6`.
+"""Options within a sentence: `with --enable-lora --max-loras 4 it dies`, `gpu_memory_utilization=0.6`, `tp 2`.
 
 A sentence is no command: an option that it gives two values, or that it only advises, is left out.
 """
 
 from collections.abc import Iterable, Iterator
+from re import Match
 
 import msgspec
 
@@ -18,8 +19,17 @@ _LONGEST = 2000
 _OPTION = Pattern(
     r"(?<![\w.-])(?:--(?P<dashed>[a-z][a-z0-9_-]{2,60})"
     r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:]{0,120}))?"
-    r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120}))"
+    r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120})"
+    r"|(?P<spoken>[a-z][a-z0-9]{1,30}[_-][a-z0-9_-]{2,60})(?: is| was| at| of|:)?(?: set to)? (?P<figure>\d[\w.]{0,20})"
+    r"|(?P<short>TP|PP|DP|tp|pp|dp|[Uu]til)(?: ?= ?| is | of | )?(?P<number>\d{1,2}|0\.\d{1,4})(?![\w.]*\w))"
 )
+# How people shorten the options that they name most.
+_SHORT = {
+    "tp": "tensor_parallel_size",
+    "pp": "pipeline_parallel_size",
+    "dp": "data_parallel_size",
+    "util": "gpu_memory_utilization",
+}
 _VARIABLE = Pattern(r"(?<![\w.-])(?P<name>VLLM_[A-Z0-9_]{3,60})=(?P<content>[\w.][\w./:]{0,120})")
 # What stands before an option that is advised: what a sentence of vLLM's own asks for, and what a person was told to do
 # or means to try. Who did set it says so: `I set`, `we had set`.
@@ -29,7 +39,7 @@ _ADVISES = Pattern(
     r"|(?<!\bI )(?<!\bwe )(?<!\bhave )(?<!\bhad )(?<!\bwas )(?<!\bis )(?<![\w-])(?:un)?(?:set(?:ting)?|use|add(?:ing)?"
     r"|pass(?:ing)?|enabl(?:e|ing)|disabl(?:e|ing)|export|specify(?:ing)?|remov(?:e|ing)|switch|forced|relaunch"
     r"|(?:in|de)creas(?:e|ing)|lower(?:ing)?|rais(?:e|ing)|reduc(?:e|ing)|forcing|append)\b"
-    r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)[^,;\u3002\uff0c]{0,60}$"
+    r"|\u5efa\u8bae|\u53ef\u4ee5|\u5c1d\u8bd5)(?:\. )?(?:(?!\. )[^,;\u3002\uff0c]){0,60}$"
 )
 
 
@@ -64,13 +74,23 @@ def _options(line: str) -> Iterator[tuple[str, str | bool]]:
     for found in _OPTION.finditer(line):
         if _ADVISES.search(line[: found.start()]):
             continue
-        name, value = (found["dashed"], found["value"]) if found["dashed"] else (found["scored"], found["given"])
+        name, value = _named(found)
         name = canonical(f"--{name}")
         if not table.is_known(name):
             continue
         read = _read(name, value.strip("'\"").rstrip(".:") if value is not None else None)
         if read is not None:
             yield name, read
+
+
+def _named(found: Match[str]) -> tuple[str, str | None]:
+    if found["dashed"]:
+        return found["dashed"], found["value"]
+    if found["scored"]:
+        return found["scored"], found["given"]
+    if found["spoken"]:
+        return found["spoken"], found["figure"]
+    return _SHORT[found["short"].lower()], found["number"]
 
 
 def _read(name: str, value: str | None) -> str | bool | None:

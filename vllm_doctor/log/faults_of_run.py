@@ -7,7 +7,7 @@ from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
-from vllm_doctor.log.told_memory import memory_accounts, memory_talk
+from vllm_doctor.log.told_memory import kill_accounts, memory_accounts, memory_talk
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
 
@@ -24,8 +24,8 @@ _QUOTED = 40
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
 # Messages that are words alone, which people write as programs do.
 _IN_WORDS = frozenset({"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"})
-# The id of a person's own word for it.
-TOLD_MEMORY = "told-memory"
+# The ids of a person's own words for it.
+TOLD_MEMORY, TOLD_KILL = "told-memory", "told-killed"
 IMPORTS = frozenset({"module-missing", "import-name"})
 
 
@@ -140,12 +140,14 @@ class RunWithFaults(RunWithPhases):
         return told
 
     def _told(self) -> list[Fault]:
-        """Where no program wrote a line: what a person says of a card's memory."""
+        """Where no program wrote a line: what a person says of a card's memory, or of a kill for the host's."""
         if not self._by_a_person:
             return []
-        said = {hit.index for hit in self.hits}  # a program's sentence, which is no person's
-        told = [i for i in memory_accounts([line.text for line in self.lines]) if i not in said]
-        return [Fault(i, i, None, (Hit(TOLD_MEMORY, i, {}),), self._stage_in(None, i)) for i in told]
+        said = {hit.index for hit in self.hits if kinds()[hit.id] == "cause"}  # a program's sentence, no person's
+        texts = [line.text for line in self.lines]
+        told = [(i, TOLD_MEMORY) for i in memory_accounts(texts, of_server=self.of_server)]
+        told = told or [(i, TOLD_KILL) for i in kill_accounts(texts, of_server=self.of_server)]
+        return [Fault(i, i, None, (Hit(by, i, {}),), self._stage_in(None, i)) for i, by in told if i not in said]
 
     @cached_property
     def _by_a_person(self) -> bool:

@@ -65,14 +65,14 @@ class _After(Enum):
     SERVED = auto()  # a sign of service; below, a start is at one of its steps
 
 
-def judged(log: Log) -> AnalysedRun:
+def judged(log: Log, *, of_server: bool = False) -> AnalysedRun:
     """The last run of the log that says anything of itself, analysed.
 
     The reader has cut the log where a start announces itself. Another run may follow without such a line: after a stop,
     or where a process of the same name has another number. It is one if it reached a step of a start, or failed, and
     the processes of the run before cannot have written that.
     """
-    whole = AnalysedRun(log)
+    whole = AnalysedRun(log, of_server=of_server)
     for begin, after in _worth_a_look(whole):
         rest = _part(log, begin)
         theirs = _Theirs(whole.lines[:begin], after)

@@ -44,8 +44,9 @@ _EXITS = ("exit-group-left", "exit-group-left-24")
 class Run:
     """One run, read once; every part is computed when a rule first asks for it."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, of_server: bool = False) -> None:
         self.log = log
+        self.of_server = of_server  # somebody gave a launch, or a card, with it
         self.lines: Sequence[LogLine] = log.last.lines
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a person says in words of their own: that a card's memory ran out.
+"""What a person says in words of their own: that a card's memory ran out, or that a kill for the host's ended it.
 
 An account of a failure is what counts: no question, advice, fear or hearsay, no line of a table or a list, nothing of
 another program. And a text that denies it in one sentence, or says that it is over, gives no account of it in another.
@@ -23,11 +23,17 @@ _NOUN = Pattern("[A-Za-z ]+")
 _WORD = Pattern(r"\w+")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
+_STEPS = Pattern(r"(?:^|\s)1[.)]\s.{1,400}?\s2[.)]\s")
+_CARD, _KILL = "told-memory", "told-killed"
+# What asks, advises or fears governs the words behind it; of those before it, the ones right before: `OOM can happen`.
+_RIGHT_BEHIND = 12
+# A headline has no verb: one that names so much of a server and its setup tells of that one.
+_SETUP = 3
 
 
-def memory_accounts(lines: Sequence[str]) -> list[int]:
-    """The lines in which a person says that a card's memory ran out."""
-    told = _told(lines)
+def memory_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
+    """The lines in which a person says that a card's memory ran out. `of_server`: that of a server is told beside."""
+    told = _told(lines, _CARD, of_server=of_server)
     return [
         i
         for i in sorted(told)
@@ -35,55 +41,79 @@ def memory_accounts(lines: Sequence[str]) -> list[int]:
     ]
 
 
+def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
+    """The lines in which a person says that a server, its container or its engine was killed for memory of the host."""
+    told = _told(lines, _KILL, of_server=of_server)
+    return [i for i in sorted(told) if any(says(one, "told-ended") for one in told[i])]
+
+
 def memory_talk(lines: Sequence[str]) -> frozenset[int]:
     """The lines that have words for it and give no account of it, and quote neither an exception nor a message."""
-    told = _told(lines)
+    told = _told(lines, _CARD, of_server=False)
     return frozenset(
         i
         for i, text in enumerate(line[:_LONGEST] for line in lines)
-        if i not in told and says(text, "told-memory") and _CLASS.search(text) is None and not _message_alone(text)
+        if i not in told and says(text, _CARD) and not _quotes_class(text) and not _message_alone(text)
     )
+
+
+def _quotes_class(text: str) -> bool:
+    """Does the class of an exception stand before the words, or is it one of them?"""
+    return any(_CLASS.search(text[: at.end()]) is not None for at in pattern(_CARD).finditer(text))
 
 
 def _message_alone(text: str) -> bool:
     """Is the line what a program prints of a device, and nothing else? `CUDA OUT OF MEMORY`"""
-    beside = [word[0] for word in _WORD.finditer(pattern("told-memory").sub("", text).lower())]
+    beside = [word[0] for word in _WORD.finditer(pattern(_CARD).sub("", text).lower())]
     return bool(beside) and _DEVICES.issuperset(beside)
 
 
-def _told(lines: Sequence[str]) -> dict[int, list[str]]:
-    """The sentences of each line that say it, and neither ask, advise nor fear."""
+def _told(lines: Sequence[str], words: str, *, of_server: bool) -> dict[int, list[str]]:
+    """The sentences of each line that say it in these words, and neither ask, advise nor fear."""
     texts = [line[:_LONGEST] for line in lines]
-    if not any(says(text, "told-server") for text in texts):
+    if not of_server and not any(says(text, "told-server") for text in texts):
         return {}  # of what, nobody knows
-    if any(says(text, "told-over") or any(map(_denied, _sentences(text))) for text in texts):
+    if any(says(text, "told-over") or any(_denied(one, words) for one in _sentences(text)) for text in texts):
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
     found = {
-        i: [one for one in _sentences(text) if _runs_out(one) and (_happens(one) or told_step(texts, i) is not None)]
+        i: [one for one in _sentences(text) if _says_so(one, words) and (_happens(one, words) or _placed(texts, i))]
         for i, text in enumerate(texts)
-        if not (listed and _ITEM.match(text)) and not says(text, "told-in-a-form")
+        if not (listed and _ITEM.match(text)) and not _STEPS.search(text) and not says(text, "told-in-a-form")
     }
     return {i: sentences for i, sentences in found.items() if sentences}
 
 
-def _runs_out(sentence: str) -> bool:
-    return not says(sentence, "told-aside") and any(
-        not _of_another(sentence[: at.start()]) for at in pattern("told-memory").finditer(sentence)
+def _placed(texts: Sequence[str], index: int) -> bool:
+    return told_step(texts, index) is not None
+
+
+def _says_so(sentence: str, words: str) -> bool:
+    if says(sentence, "told-question"):
+        return False
+    return any(
+        not says(sentence[: at.start()], "told-aside")
+        and not says(sentence[at.end() : at.end() + _RIGHT_BEHIND], "told-aside")
+        and not _of_another(sentence[: at.start()])
+        for at in pattern(words).finditer(sentence)
     )
 
 
-def _happens(sentence: str) -> bool:
-    """Is there a verb, in the words for memory themselves where they are not English?"""
-    own = (at[0] for at in pattern("told-memory").finditer(sentence))
-    return says(sentence, "told-happens") or not all(map(_NOUN.fullmatch, own))
+def _happens(sentence: str, words: str) -> bool:
+    """Is there a verb, in the words for memory themselves where they are not English; or is it a headline that tells of
+    one server, and where or with what it ran out?"""
+    found = [*pattern(words).finditer(sentence)]
+    if says(sentence, "told-happens") or not all(_NOUN.fullmatch(at[0]) for at in found):
+        return True
+    setup = {at[0].lower() for at in pattern("told-server").finditer(sentence)}
+    return len(setup) >= _SETUP and any(says(sentence[at.end() :], "told-circumstance") for at in found)
 
 
-def _denied(sentence: str) -> bool:
+def _denied(sentence: str, words: str) -> bool:
     """Does it say of memory that it is not what failed, or does so no more?"""
     return any(
         says(sentence[: at.start()], "told-denied-before") or says(sentence[at.end() :], "told-denied-behind")
-        for at in pattern("told-memory").finditer(sentence)
+        for at in pattern(words).finditer(sentence)
     )
 
 

@@ -62,7 +62,8 @@ class Case:
     @cached_property
     def _run(self) -> AnalysedRun | None:
         log = self._snapshot.log
-        return judged(log.value) if isinstance(log, Known) else None
+        told = isinstance(self._snapshot.launch, Known) or isinstance(self._snapshot.gpus, Known)
+        return judged(log.value, of_server=told) if isinstance(log, Known) else None
 
     @property
     def run(self) -> AnalysedRun | None:

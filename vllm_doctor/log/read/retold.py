@@ -8,7 +8,7 @@ line as it is, the message is put behind it as its program writes it, with the f
 import unicodedata
 from collections.abc import Sequence
 from functools import cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 import msgspec
 
@@ -53,7 +53,9 @@ _CLASS = Pattern(r"[A-Za-z_.]{0,60}(?:Error|Exception) ?[:\uff1a]")
 # Marks that tell one message from all others, and no fewer; figures that do so without another mark.
 _ENOUGH, _FIGURES = 4, 3
 # vLLM prints hundredths, people tenths.
-_ROUNDED = 0.02
+_ROUNDED, _SAME_SUM = 0.02, 0.005
+_SIZES = frozenset({"size", "part", "(part"})
+_FREE = "Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}, {} GiB)."
 
 
 class _Figure(msgspec.Struct, frozen=True):
@@ -116,8 +118,30 @@ def _with_message(line: str) -> str:
     most = max((_likely(meant) for meant in ranked), default=(0, 0, 0))
     best = [meant for meant in ranked if _likely(meant) == most]
     told_apart = len({meant.message.id for meant in best}) == 1
-    message = _written(best[-1]) if told_apart else _without_figures(line[raised.start() :]) if raised else None
+    without = _without_figures(line[raised.start() :]) if raised else None
+    message = _written(best[-1]) if told_apart else without or _by_its_sum(line, told)
     return line if message is None else f"{line} [{message}]"
+
+
+def _by_its_sum(line: str, told: _Told) -> str | None:
+    """vLLM's check before the start with its halves the other way round: in brackets the share of the card and what it
+    comes to, which no other message has; and what is free is less."""
+    if "GPU" not in line:
+        return None
+    sizes = {float(_number(one)): _number(one) for one in told.figures if one.kind in _SIZES}
+    for share, want in pairwise(told.figures):
+        if share.kind != "(fraction" or not want.bracketed or want.kind != "size":
+            continue
+        part, asked = float(_number(share)), float(_number(want))
+        whole = [size for size in sizes if abs(part * size - asked) <= _SAME_SUM * asked]
+        free = [size for size in sizes if size not in {*whole, asked} and size < asked]
+        if len(whole) == len(free) == 1 and part < 1:
+            return _FREE.format(sizes[free[0]], sizes[whole[0]], part, _number(want))
+    return None
+
+
+def _number(figure: _Figure) -> str:
+    return _set(msgspec.structs.replace(figure, unit=""), _Figure("0.0", "", "", False, 0, 0))
 
 
 def _without_figures(text: str) -> str | None:

@@ -1,5 +1,6 @@
 """VD201: a step at run time asked for more than the KV cache and everything else had left."""
 
+from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Severity
@@ -35,6 +36,8 @@ def judge(case: Case) -> Outcome:
     if diffuses(oom):
         return _of_diffusion(case, oom)
     named = tensor(case, oom.torch)
+    # The sampler works on rows of the vocabulary, one a sequence, however many tokens the step had.
+    rows = any(says(file, "call-v1-sampler", "call-v0-sampler") for file in oom.fault.files[-2:])
     if named is not None and named.option == "max-num-batched-tokens":
         return Clear("the tokens of one step explain the size of the tensor that failed")
     return finding(
@@ -47,10 +50,10 @@ def judge(case: Case) -> Outcome:
             lower_utilization(
                 case, oom.torch, "buffers at run time use the memory that gpu_memory_utilization leaves free"
             ),
-            fewer_tokens(case, oom.torch, measuring=False),
+            None if rows else fewer_tokens(case, oom.torch, measuring=False),
             *smaller_own_pool(case),
             *items_of_step(case, oom),
-            fewer_sequences(case, oom.torch) if named is not None and named.option == "max-num-seqs" else None,
+            fewer_sequences(case, oom.torch) if rows or (named and named.option == "max-num-seqs") else None,
         ),
         refute="the same requests fail with gpu_memory_utilization lower by 0.1",
     )

@@ -13,10 +13,22 @@ _PINNING = frozenset(
 
 def pins(fault: Fault) -> bool:
     """Did one of the innermost calls pin memory of the host?"""
-    if invalid(fault):
-        return True
+    return names_pinning(fault) or of_no_allocator(fault)
+
+
+def names_pinning(fault: Fault) -> bool:
+    """Does a call, or the answer that only pinning gets, say so itself?"""
     last = fault.crash.root.frames[-3:] if fault.crash is not None else ()
-    return any(f.function in _PINNING or says(f.code, "code-pins") or says(f.file, "call-pins") for f in last)
+    named = any(f.function in _PINNING or says(f.code, "code-pins") or says(f.file, "call-pins") for f in last)
+    return named or invalid(fault)
+
+
+def of_no_allocator(fault: Fault) -> bool:
+    """torch's allocator raises a class of its own where a GPU has no room (c10/cuda/CUDACachingAllocator.cpp); CUDA's
+    bare word in the line of V0 that fills either cache is of the call that pins the host's."""
+    last = fault.crash.root.frames[-1:] if fault.crash is not None else ()
+    bare = "cuda-oom" in fault.ids and fault.crash is not None and fault.crash.root.name == "RuntimeError"
+    return bare and any(f.function in _CACHE and says(f.file, "call-of-cache") for f in last)
 
 
 def invalid(fault: Fault) -> bool:

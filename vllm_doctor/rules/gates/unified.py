@@ -4,7 +4,16 @@ from vllm_doctor.knowledge.gpus import unified_by_name, unified_by_size
 from vllm_doctor.rules.case import Case
 
 # Where a text names such a card, or the board or the processor that it is a part of.
-_NAMED = ("card-of-the-host", "board-of-the-host", "apu-of-the-host", "apu-by-code")
+_NAMED = (
+    "card-of-the-host",
+    "board-of-the-host",
+    "spark-of-the-host",
+    "gb10-of-the-host",
+    "orin-of-the-host",
+    "thor-of-the-host",
+    "apu-of-the-host",
+    "apu-by-code",
+)
 # Why memory that is free for the kernel is not free for vLLM.
 PAGES_OF_FILES = (
     "`free -g` lists files as buff/cache, often the weights of the last start; vLLM's check does not "

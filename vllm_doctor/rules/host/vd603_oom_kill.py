@@ -1,6 +1,6 @@
 """VD603: the kernel, or systemd-oomd, killed a process of vLLM: the host or its control group had no memory left."""
 
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
@@ -36,6 +36,7 @@ _TOLD = (
     "kernel-killed",
     "oom-invoked",
     "step-oom",
+    "step-oom-task",
     "container-oom",
     "ray-low-memory",
     "ray-threshold",
@@ -51,12 +52,15 @@ _TOLD = (
 )
 # It asks with SIGTERM before it kills: a server that stopped did as it was asked.
 _ASKS = "earlyoom-killed"
+# What a person says of such a kill, in a sentence.
+_IN_WORDS = "told-killed"
 # Kubernetes and Docker say so of a container at its own limit.
 _POD = frozenset({"container-oom", "platform-oom", "container-oom-event"})
 # A batch system says so of a job at the memory that it asked for; Slurm of a step, too.
 _STEP = "step-oom"
+_TASK = "step-oom-task"
 _JOB = frozenset({"job-oom", "lsf-oom", "pbs-oom"})
-_OF_SLURM = frozenset({_STEP, "job-oom"})
+_OF_SLURM = frozenset({_STEP, _TASK, "job-oom"})
 # systemd's letters for bytes, in powers of 1024.
 _UNITS = {"B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # Of such a kill nobody else tells; who saw the signal may name its usual reason.
@@ -74,7 +78,9 @@ def judge(case: Case) -> Outcome:
     run, kernel, unit = case.run, case.kernel, case.unit
     if kernel is None and unit is None and run is None:
         return Unseen(frozenset({Signal.KERNEL, Signal.UNIT, Signal.LOG}))
-    hit = run.first(*_TOLD) if run is not None else None
+    root = case.root
+    told = next((one for one in root.hits if one.id == _IN_WORDS), None) if root is not None else None
+    hit = told or (run.first(*_TOLD) if run is not None else None)
     if run is not None and hit is not None and hit.id == _ASKS and run.stopped is not None and run.root is None:
         hit = None
     recorded = unit is not None and (unit.result == "oom-kill" or bool(unit.oom_kills))
@@ -101,7 +107,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=_title(last) if last is not None else _told_by(hit),
         severity=Severity.WILL_FAIL_UNDER_LOAD if run is not None and run.served() else Severity.BLOCKS_START,
-        confidence=Confidence.CONFIRMED if found or recorded or hit is not None else Confidence.LIKELY,
+        confidence=Confidence.CONFIRMED if found or recorded or told is None else Confidence.LIKELY,
         evidence=evidence,
         arithmetic=(*_sum(last), *_peaked(case), *_of_ray(hit)),
         changes=(
@@ -274,10 +280,12 @@ def _told_by(hit: Hit | None) -> str:
         return "Ray killed a worker: the host's memory was used up"
     return {
         _STEP: "The job was killed at the memory that it asked Slurm for",
+        _TASK: "The job was killed at the memory that it asked Slurm for",
         "container-oom-event": "The container was killed at its memory limit",
         "container-oom": "The container was killed at its memory limit (OOMKilled)",
         "oomd-killed": _BY_OOMD,
         "platform-oom": "The platform ended the container at its memory limit",
+        _IN_WORDS: "The server was killed for lack of host memory, as the text says",
     }.get(hit.id, "The batch system ended the job at its memory limit" if hit.id in _JOB else "")
 
 
@@ -295,8 +303,12 @@ def _of_ray(hit: Hit | None) -> tuple[Arithmetic, ...]:
 def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | None, ...]:
     by = hit.id if hit is not None else ""
     pressed = kill is not None and kill.name == OOMD
-    limited = by in _POD | _JOB | {_STEP} or (kill is not None and kill.group is not None and not pressed)
-    if by in _JOB | {_STEP}:
+    limited = (
+        by in _POD | _JOB | _OF_SLURM
+        or (by == _IN_WORDS and _of_a_container(case, hit))
+        or (kill is not None and kill.group is not None and not pressed)
+    )
+    if by in _JOB | _OF_SLURM:
         own = jobs_limit(by_slurm=by in _OF_SLURM)
     else:
         own = (
@@ -321,6 +333,11 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
         None if limited else more_host_memory(None if _driver_lacked(case) else kill, _peak(case)),
         spared_by_oomd() if by == "oomd-killed" or (kill is not None and kill.name == OOMD) else None,
     )
+
+
+def _of_a_container(case: Case, hit: Hit | None) -> bool:
+    """Does the sentence use the word that container runtimes have for it?"""
+    return hit is not None and case.run is not None and says(case.run.lines[hit.index].text, "container-oom-word")
 
 
 def _driver_lacked(case: Case) -> bool:

@@ -4,12 +4,12 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.host_claims import SWAPPED, host_claims
-from vllm_doctor.rules.gates.pinned import invalid, pins
+from vllm_doctor.rules.gates.pinned import invalid, names_pinning, pins
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.host_pool import kv_offloaded, pools_by_calls
+from vllm_doctor.rules.remedies.host_pool import full_pool, kv_offloaded, pools_by_calls
 from vllm_doctor.rules.say import MEMLOCK, finding, gib, set_flag, thing
 
 # The calls that take memory of the host, by their names; CUDA's own word for both is the same.
@@ -24,6 +24,16 @@ def judge(case: Case) -> Outcome:
     if case.run is None:
         return Unseen(frozenset({Signal.LOG}))
     fault = case.root
+    if fault is not None and (pool := full_pool(case, fault)) is not None:
+        return finding(
+            RULE,
+            title="The KV connector's pool in host memory is full",
+            confidence=Confidence.LIKELY,
+            severity=Severity.WILL_FAIL_UNDER_LOAD,
+            evidence=(case.line(_at(fault)),),
+            changes=(pool,),
+            refute="the same requests fail with a pool twice as large",
+        )
     if fault is None or not (fault.ids & _REFUSED or invalid(fault)):
         return NotHere("no call of CUDA failed for lack of memory")
     pending = _pending(case, fault)
@@ -33,6 +43,9 @@ def judge(case: Case) -> Outcome:
         return _refused(case, fault, told)
     return finding(
         RULE,
+        confidence=Confidence.LIKELY
+        if pending is None and not fault.ids & _HOST and not names_pinning(fault)
+        else Confidence.CONFIRMED,
         evidence=(case.line(_at(fault)), *((case.line(pending.index),) if pending is not None else ())),
         changes=(
             *((kv_offloaded(case),) if pending is not None else _pools(case, fault)),

@@ -1,10 +1,11 @@
 """VD310: the memory was there, in pieces: torch's allocator could not use what it held."""
 
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Applicability, Direction, Severity
+from vllm_doctor.records.verdict import Applicability, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import exhausted, sums, tenants
 from vllm_doctor.rules.gates.run_time import at_run_time
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import lower_utilization
@@ -14,6 +15,7 @@ from vllm_doctor.rules.say import environment, finding, gib
 def judge(case: Case) -> Outcome:
     """Would what torch holds unused have served the request?"""
     oom = at_run_time(case)
+    oom = exhausted(case, StartupPhase.CONFIG) if isinstance(oom, NotHere) else oom
     if isinstance(oom, NotHere | Unseen):
         return oom
     torch = oom.torch
@@ -31,6 +33,8 @@ def judge(case: Case) -> Outcome:
             f"{torch.asked / GIB:.2f} did not fit"
         ),
         severity=Severity.WILL_FAIL_UNDER_LOAD,
+        # Where nothing tells the step, the figures alone say that it was pieces.
+        confidence=Confidence.LIKELY if oom.fault.startup_phase is StartupPhase.CONFIG else Confidence.CONFIRMED,
         evidence=(case.line(oom.fault.hits[0].index),),
         arithmetic=(
             gib(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from vllm_doctor.knowledge.versions import default_port
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import GIB, Case
@@ -105,6 +105,22 @@ def _p2p(case: Case) -> Change | None:
     why = (
         f"set mem_pool_size_gb in kv_connector_extra_config: each rank pins this many GiB of the host for KV "
         f"cache that waits for its request ({_P2P_POOL} where nothing is set)"
+    )
+    return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
+
+
+def full_pool(case: Case, fault: Fault) -> Change | None:
+    """A larger pool of P2pNcclConnector, where it has no block left for KV cache that waits for its request
+    (tensor_memory_pool.py); None where something else failed."""
+    last = fault.crash.root.frames[-1:] if fault.crash is not None else ()
+    if not any(f.function == "allocate" and says(f.file, "call-p2p-pool") for f in last):
+        return None
+    told = read("p2p-pool-size", str(case.effective("kv-transfer-config") or ""))
+    size = f"{told['size']} now" if told is not None else f"{_P2P_POOL} where nothing is set"
+    to = str(2 * int(told["size"])) if told is not None else "more"
+    why = (
+        f"set mem_pool_size_gb to {to} in kv_connector_extra_config ({size}, of each rank): KV cache that no request "
+        "has fetched yet lies there, and the host must have that much free"
     )
     return set_flag(case, "kv-transfer-config", None, Direction.CHANGE, why)
 

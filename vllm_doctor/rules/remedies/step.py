@@ -259,16 +259,18 @@ def _of_unknown_release(case: Case, torch: TorchOom | None, *, measuring: bool) 
             "prefill a step, and the profile run, is as long as the longest prompt"
         )
         return set_flag(case, "max-model-len", None, Direction.LOWER, why)
+    if engine is None and case.effective("enable-chunked-prefill") is None:
+        return _by_half(case, torch)  # of V1; V0's is offered beside it
     return _shorter_prompts(case, torch, measuring=measuring) or _by_half(case, torch)
 
 
-def shorter_prompts(case: Case, torch: TorchOom | None) -> Change | None:
+def shorter_prompts(case: Case, torch: TorchOom | None, *, measuring: bool = True) -> Change | None:
     """Beside fewer tokens, where nothing tells the engine: V0 sizes the pass by the longest prompt, which is the
     model's own where the launch sets none."""
-    if tokens(case) is not None or case.number("max-model-len") is not None:
+    if tokens(case) is not None or (case.run is not None and case.run.engine is not None):
         return None
-    if case.run is not None and case.run.engine is not None:
-        return None
+    if case.number("max-model-len") is not None:
+        return _shorter_prompts(case, torch, measuring=measuring)
     why = (
         f"set {_part(case, torch)} of the present value (the log prints it as `max_seq_len`): without chunked prefill "
         "the pass is as long as the longest prompt"

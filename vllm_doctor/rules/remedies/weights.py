@@ -24,6 +24,8 @@ _BF16_FROM = 8.0
 _SMALL, _USUAL = 0.3, 0.9
 # What a driver's context and libraries leave of a card.
 _CARD = 0.95
+# Lines that somebody writes; a program's log has more.
+_WRITTEN = 40
 # What FP8 leaves of weights in 16 bits: some layers stay as they are.
 _FP8_LEAVES = 0.55
 
@@ -89,9 +91,17 @@ def quantized(case: Case) -> bool:
     root = case.root
     if root is None:
         return False
-    return any(says(file, "call-of-quantized-weights") for file in root.files) or any(
+    by_calls = any(says(file, "call-of-quantized-weights") for file in root.files) or any(
         says(name, "function-of-few-bits") for name in root.functions
     )
+    return by_calls or _told_of_bits(case)
+
+
+def _told_of_bits(case: Case) -> bool:
+    """Where no launch names the model: does a word of what somebody wrote?"""
+    if case.run is None or case.model is not None or len(case.run.lines) > _WRITTEN:
+        return False
+    return any(names_quantization(word) for line in case.run.lines for word in line.text.split())
 
 
 def _still_too_large(case: Case) -> bool:

@@ -40,7 +40,8 @@ def judge(case: Case) -> Outcome:
         return Clear("the weights alone fill the GPU")
     if fewer_inputs(case, oom) is not None:
         return Clear("the encoder's inputs of all sequences fill the pass of an encoder-decoder model")
-    fewer = (_of_program(case, oom) or fewer_tokens(case, oom.torch), _fewer_rows(case, oom, named))
+    shorter = shorter_prompts(case, oom.torch) if case.number("max-model-len") is not None else None
+    fewer = (_of_program(case, oom) or fewer_tokens(case, oom.torch), shorter, _fewer_rows(case, oom, named))
     held = _untold(oom) or _mostly_held(oom) or not any(fewer)
     return finding(
         RULE,
