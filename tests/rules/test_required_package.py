@@ -5,7 +5,7 @@ import pytest
 from tests.rules.test_ends import diagnosed
 from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.specifiers import both_take, is_specifier
-from vllm_doctor.knowledge.versions import requires
+from vllm_doctor.knowledge.versions import later_end, requires
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
@@ -35,7 +35,7 @@ OPEN = Answer("package", options=("openai",), why="helped", command="pip install
         (IN_COMMAND, "0.18.0", None, "pip install 'openai>=1.99.1,<1.100'"),
         (IN_COMMAND, "0.19.0", ">=2.0.0", "pip install 'openai>=2.0.0'"),
         (OPEN, "0.18.0", None, "pip install 'openai>=1.99.1,<2.25.0'; pip check"),
-        (OPEN, "0.10.1", None, "pip install 'openai>=1.99.1'; pip check"),
+        (OPEN, "0.33.0", None, "pip install 'openai>=1.99.1'; pip check"),
         (OPEN, None, None, "pip install 'openai>=1.99.1'; pip check"),
     ],
 )
@@ -45,6 +45,38 @@ def test_what_helped_others_is_held_against_what_this_release_asks_for(
     change = offered(answer, version)
     assert (change.name, change.after, change.command) == (answer.options[0], to, command)
     assert ("does not take" in change.why) is (change.why != "helped")
+
+
+@pytest.mark.parametrize(
+    ("answer", "version", "to", "command"),
+    [
+        (HELPED, "0.10.0", ">=4.53.2,<5", "pip install 'transformers>=4.53.2,<5'"),
+        (OPEN, "0.16.0", None, "pip install 'openai>=1.99.1,<2.25.0'; pip check"),
+        (IN_COMMAND, "0.8.5", ">=1.52.0,<=1.90.0", "pip install 'openai>=1.52.0,<=1.90.0'"),
+    ],
+)
+def test_an_older_vllm_gets_nothing_that_a_newer_one_still_refuses(
+    answer: Answer, version: str, to: str | None, command: str
+) -> None:
+    change = offered(answer, version)
+    assert (change.after, change.command) == (to, command)
+    assert ("is older than one that does not take" in change.why) is (to is not None)
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "end"),
+    [
+        ("transformers", "0.10.2", "<5"),
+        ("transformers", "0.19.0", ""),
+        ("transformers", "0.30.0", "<5.18.0"),
+        ("numpy", "0.4.1", "<2.0.0"),
+        ("numpy", "0.9.0", ""),
+        ("torch", "0.2.0", ""),
+        ("no-package-of-vllm", "0.9.0", ""),
+    ],
+)
+def test_the_end_is_that_of_the_next_release_with_one(package: str, version: str, end: str) -> None:
+    assert later_end(package, version) == end
 
 
 def test_a_release_that_the_message_names_is_given_as_it_is() -> None:

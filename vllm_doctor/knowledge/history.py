@@ -71,6 +71,12 @@ class ReleaseHistory:
         found = self._at(name, here) if here >= 0 else None
         return found if isinstance(found, str) else None
 
+    def from_on(self, name: str, at: Version) -> list[str]:
+        """The values of a name whose values are texts: at the release at or just below, then of those after it."""
+        here = max(self._before(at), 0)
+        found = (self._at(name, index) for index in range(here, len(self.releases)))
+        return [text for text in found if isinstance(text, str)]
+
     def around(self, name: str, at: Version) -> tuple[str, ...] | None:
         """The values of a name whose values are texts, where the release was read: of it alone; between two that were:
         of both; after the newest: of that. None before the first, and where one of them has no such name."""

@@ -31,6 +31,16 @@ def below_the_ends_of(one: str, other: str) -> str:
     return ",".join([one, *(str(end) for end in ends if both_take(one, f"{past[end.operator]}{end.version}"))])
 
 
+def upper_end(text: str) -> str:
+    """The parts of a specifier that end it above (`<5` of `<5,>=4.56.0`); empty for none."""
+    return ",".join(str(part) for part in _read(text) if part.operator in {"<", "<="})
+
+
+def is_closed(text: str) -> bool:
+    """Does a specifier leave out what is newer than it names?"""
+    return any(part.operator not in {">", ">=", "!="} for part in _read(text))
+
+
 def _read(text: str) -> "SpecifierSet":
     from packaging.specifiers import SpecifierSet
 

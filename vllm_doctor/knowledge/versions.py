@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from vllm_doctor.knowledge.history import ReleaseHistory, history
+from vllm_doctor.knowledge.specifiers import is_closed, upper_end
 from vllm_doctor.knowledge.version import Version, as_version, parse_version
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "env_names",
     "flag",
     "flag_names",
+    "later_end",
     "literal",
     "metric_note",
     "newest_known",
@@ -211,6 +213,13 @@ def requires(package: str, version: Version | str) -> str | None:
     """The versions of a package that a release's metadata asks for (`>=4.56.0,<5`), of the release at or just below;
     None where it asks for none, or nobody read it."""
     return history("packages", "packages").text(package, as_version(version))
+
+
+def later_end(package: str, version: Version | str) -> str:
+    """The upper end of a package (`<5`) that the next release with one asks for, where this one has none; else empty.
+    What a newer vLLM still refuses, an older one was not written for."""
+    own, *later = history("packages", "packages").from_on(package, as_version(version)) or [""]
+    return "" if is_closed(own) else next((end for end in map(upper_end, later) if end), "")
 
 
 def default_utilization(version: Version | str) -> float:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.specifiers import below_the_ends_of, both_take, is_specifier
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -26,14 +27,16 @@ def what_vllm_asks_for(case: Case, answer: Answer) -> Change | None:
     if not names_a_release(answer) or case.version is None:
         return None
     for name in answer.options:
-        asked = versions.requires(name, case.version)
+        own, asked = versions.requires(name, case.version), _asked(name, case.version)
         named = next(_named(answer, name), None)
         if asked and named and not both_take(named, asked):
+            of_own = own == asked or not both_take(named, own or "")
+            why = "asks for this, and does not take" if of_own else "is older than one that does not take"
             return thing(
                 ChangeKind.PACKAGE,
                 name,
                 Direction.CHANGE,
-                f"vLLM {case.version} asks for this, and does not take the release that helped others ({named})",
+                f"vLLM {case.version} {why} the release that helped others ({named})",
                 to=asked,
                 command=f"pip install '{name}{asked}'",
             )
@@ -44,10 +47,16 @@ def within_what_vllm_asks_for(case: Case, answer: Answer) -> Answer:
     """The answer with a command that installs nothing newer than this release of vLLM takes."""
     command = answer.command or ""
     for name in answer.options if answer.kind == "package" else ():
-        asked = versions.requires(name, case.version) if case.version is not None else None
+        asked = _asked(name, case.version) if case.version is not None else ""
         for written in dict.fromkeys(_in_command(command, name)) if asked else ():
-            command = command.replace(f"{name}{written}", f"{name}{below_the_ends_of(written, asked or '')}")
+            command = command.replace(f"{name}{written}", f"{name}{below_the_ends_of(written, asked)}")
     return replace(answer, command=command or None)
+
+
+def _asked(name: str, version: Version) -> str:
+    """What this vLLM asks for, no newer than what a later one still refuses; empty where it asks for nothing."""
+    own = versions.requires(name, version)
+    return ",".join(filter(None, (own, versions.later_end(name, version)))) if own is not None else ""
 
 
 def _named(answer: Answer, name: str) -> Iterator[str]:
