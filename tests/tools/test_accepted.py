@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 from releases.accepted import refused
 
 from vllm_doctor.knowledge.answers import Answer
@@ -23,6 +24,7 @@ def of(*answers: Answer, since: str | None = None, fixed: str | None = None) -> 
 
 V1 = Answer("env", options=("VLLM_USE_V1",), to="0")
 BACKEND = Answer("flag", options=("attention-backend",), to="TRITON_ATTN")
+EAGER = Answer("flag", options=("enforce-eager",), to="true")
 
 
 @pytest.mark.parametrize(
@@ -33,6 +35,9 @@ BACKEND = Answer("flag", options=("attention-backend",), to="TRITON_ATTN")
         ((V1, BACKEND), "0.10.0", None, ["0.11.1 to 0.12.0: no VLLM_USE_V1", "0.11.1 to 0.12.0: no attention-backend"]),
         ((BACKEND,), None, None, []),
         ((BACKEND,), "0.12.0", None, ["0.12.0: no attention-backend"]),
+        ((EAGER, BACKEND), "0.11.1", None, []),
+        ((EAGER, replace(BACKEND, since="0.11.1")), "0.10.2", None, ["0.11.1 to 0.12.0: no attention-backend"]),
+        ((EAGER, replace(V1, before="0.13.0")), "0.10.2", None, ["0.11.1 to 0.12.0: no VLLM_USE_V1"]),
         (
             (Answer("flag", options=("attention-backend",), to="XFORMERS"),),
             "0.32.0",

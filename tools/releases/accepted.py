@@ -47,10 +47,17 @@ def refused(one: Issue) -> list[str]:
         others = {at for other in ours if other is not answer for at in taken[id(other)]}
         asked = given[id(answer)]
         missed = [at for at in asked if at not in here and at not in others and first is not None and at >= first]
+        # A bound of the answer's own is where the release has it, or no longer: it claims the releases beside it.
+        missed = missed or [at for at in asked if here and _claimed(answer, at, here)]
         if not here or missed:
             at = (missed or asked)[-1]
             told.append(f"{span(missed or asked)}: {why_refused(answer, at)}")
     return list(dict.fromkeys(told))
+
+
+def _claimed(answer: Answer, at: Version, taken: Sequence[Version]) -> bool:
+    """Does an answer's own bound give it in a release before the first, or after the last, that takes it?"""
+    return bool(answer.since and at < taken[0]) or bool(answer.before and at > taken[-1])
 
 
 def of_vllm(answer: Answer) -> bool:
