@@ -22,6 +22,13 @@ def offered(answer: Answer, version: str | None) -> Change:
 
 HELPED = Answer("package", options=("transformers",), to="5.10.1", why="helped", command="pip install transformers")
 IN_COMMAND = Answer("package", options=("openai",), why="helped", command="pip install 'openai>=1.99.1,<1.100'")
+BESIDE = Answer(
+    "package",
+    options=("transformers",),
+    to="5.10.1",
+    why="helped",
+    command="pip install --no-deps transformers==5.10.1",
+)
 OPEN = Answer("package", options=("openai",), why="helped", command="pip install 'openai>=1.99.1'; pip check")
 
 
@@ -37,6 +44,7 @@ OPEN = Answer("package", options=("openai",), why="helped", command="pip install
         (OPEN, "0.18.0", None, "pip install 'openai>=1.99.1,<2.25.0'; pip check"),
         (OPEN, "0.33.0", None, "pip install 'openai>=1.99.1'; pip check"),
         (OPEN, None, None, "pip install 'openai>=1.99.1'; pip check"),
+        (BESIDE, "0.33.0", "5.10.1", "pip install --no-deps transformers==5.10.1"),
     ],
 )
 def test_what_helped_others_is_held_against_what_this_release_asks_for(

@@ -1,10 +1,10 @@
 """What an answer of a known issue installs, beside what the releases of vLLM ask for (tools/releases/required.py)."""
 
 import pytest
-from releases.required import beyond_requirements
+from releases.required import beyond_requirements, never_given
 
 from vllm_doctor.knowledge.answers import Answer
-from vllm_doctor.knowledge.known_issues import Issue
+from vllm_doctor.knowledge.known_issues import Issue, issues
 
 FOUR = "<5,>=4.56.0"
 ODD = "!=5.0.*,!=5.1.*,!=5.2.*,!=5.3.*,!=5.4.*,!=5.5.0,>=4.56.0"
@@ -35,3 +35,28 @@ def test_what_a_release_does_not_ask_for_is_told(
     answer = Answer("package", options=(package,), to=to)
     found = beyond_requirements(Issue("id", "", "", "", "", since=since, fixed=fixed, answers=(answer,)))
     assert found == told
+
+
+@pytest.mark.parametrize("issue", issues(), ids=lambda issue: issue.id)
+def test_each_answer_of_an_entry_is_given_in_a_release(issue: Issue) -> None:
+    assert never_given(issue) == []
+
+
+@pytest.mark.parametrize(
+    ("to", "command", "told"),
+    [
+        ("0.6.16.post4", None, ["0.27.0 to 0.28.0: flashinfer-python 0.6.16.post4, asked for: ==0.6.16.post3"]),
+        ("0.6.16.post4", "pip install --no-deps flashinfer-python==0.6.16.post4", []),
+        ("0.6.16.post3", None, []),
+        ("0.6.13", None, []),
+        (
+            None,
+            "pip install 'flashinfer-python<0.6'",
+            ["0.27.0 to 0.28.0: flashinfer-python <0.6, asked for: ==0.6.16.post3"],
+        ),
+        (None, "pip check", []),
+    ],
+)
+def test_a_release_that_no_vllm_of_the_span_takes_is_told(to: str | None, command: str | None, told: list[str]) -> None:
+    answer = Answer("package", options=("flashinfer-python",), to=to, command=command)
+    assert never_given(Issue("id", "", "", "", "", since="0.27.0", fixed="0.29.0", answers=(answer,))) == told

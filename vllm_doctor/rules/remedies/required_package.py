@@ -19,17 +19,22 @@ _ENDS = "'\"; \t"
 
 def names_a_release(answer: Answer) -> bool:
     """Does an answer write which release of its package helps?"""
-    return answer.kind == "package" and any(True for name in answer.options for _ in _named(answer, name))
+    return bool(named_by(answer))
+
+
+def named_by(answer: Answer) -> dict[str, str]:
+    """The packages of an answer for which it, or its command, writes which release helps."""
+    each = answer.options if answer.kind == "package" else ()
+    return {name: written for name in each if (written := next(_named(answer, name), None)) is not None}
 
 
 def what_vllm_asks_for(case: Case, answer: Answer) -> Change | None:
     """The package as this release of vLLM asks for it, where that leaves out what the answer names; else None."""
-    if not names_a_release(answer) or case.version is None:
+    if not names_a_release(answer) or case.version is None or goes_round(answer):
         return None
-    for name in answer.options:
-        own, asked = versions.requires(name, case.version), _asked(name, case.version)
-        named = next(_named(answer, name), None)
-        if asked and named and not both_take(named, asked):
+    for name, named in named_by(answer).items():
+        own, asked = versions.requires(name, case.version), asked_by(name, case.version)
+        if asked and not both_take(named, asked):
             of_own = own == asked or not both_take(named, own or "")
             why = "asks for this, and does not take" if of_own else "is older than one that does not take"
             return thing(
@@ -43,17 +48,22 @@ def what_vllm_asks_for(case: Case, answer: Answer) -> Change | None:
     return None
 
 
+def goes_round(answer: Answer) -> bool:
+    """Is a release meant to be installed beside what is asked for, as one that is asked for and fails?"""
+    return answer.kind == "package" and "--no-deps" in (answer.command or "")
+
+
 def within_what_vllm_asks_for(case: Case, answer: Answer) -> Answer:
     """The answer with a command that installs nothing newer than this release of vLLM takes."""
     command = answer.command or ""
-    for name in answer.options if answer.kind == "package" else ():
-        asked = _asked(name, case.version) if case.version is not None else ""
+    for name in answer.options if answer.kind == "package" and not goes_round(answer) else ():
+        asked = asked_by(name, case.version) if case.version is not None else ""
         for written in dict.fromkeys(_in_command(command, name)) if asked else ():
             command = command.replace(f"{name}{written}", f"{name}{below_the_ends_of(written, asked)}")
     return replace(answer, command=command or None)
 
 
-def _asked(name: str, version: Version) -> str:
+def asked_by(name: str, version: Version) -> str:
     """What this vLLM asks for, no newer than what a later one still refuses; empty where it asks for nothing."""
     own = versions.requires(name, version)
     return ",".join(filter(None, (own, versions.later_end(name, version)))) if own is not None else ""
