@@ -39,3 +39,20 @@ def test_that_of_a_process_of_mpirun_or_torchrun_too(label: str) -> None:
 )
 def test_anything_else_stays_as_it_is(text: str) -> None:
     assert unlabelled(text) == text
+
+
+def test_a_name_in_brackets_tells_servers_apart() -> None:
+    """The other side of a KV transfer has processes of the same names; a later one is no restart of this one."""
+    text = (
+        "[prefill] (EngineCore_DP0 pid=71) ERROR 03-06 09:10:01 [nixl_connector.py:1] NIXL transfer failed\n"
+        "[decode] (Worker_TP0 pid=60) nixl_cu12._bindings.nixlRemoteDisconnectError: NIXL_ERR_REMOTE_DISCONNECT\n"
+        "[decode] (EngineCore_DP0 pid=58) ERROR 03-06 09:10:02 [core.py:1] EngineCore encountered a fatal error."
+    )
+    assert unlabelled(text).split("\n")[1].startswith("decode | (Worker_TP0 pid=60) ")
+    assert [f.title for f in judged_text(text).findings] == ["The other side of the KV transfer went away"]
+
+
+@pytest.mark.parametrize("level", ["INFO", "error", "Warning"])
+def test_a_level_in_brackets_is_no_name(level: str) -> None:
+    text = "\n".join(f"[{level}] {line}" for line in SAID)
+    assert unlabelled(text) == text

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -9,6 +10,7 @@ from vllm_doctor.gather.bounded import CHUNK, STDIN, Opened, opened, title
 from vllm_doctor.gather.unpack import compression, unpacked
 from vllm_doctor.log.read import pieces, window
 from vllm_doctor.log.read.assemble import cut, parse_lines, raw_lines
+from vllm_doctor.log.read.by_clock import in_order_of_time
 from vllm_doctor.log.read.newest_first import oldest_first
 from vllm_doctor.log.read.pieces import WORK_S, NotText, Read, TooMuch
 from vllm_doctor.records.log import Log, LogLine
@@ -25,7 +27,7 @@ def read_logs(names: Sequence[str], *, theirs: bool = False) -> Reading[Log]:
 
     `theirs`: the service, not a person, says where they are.
     """
-    lines: list[LogLine] = []
+    files: list[list[LogLine]] = []
     notes: list[str] = []
     skipped = 0
     problems: list[Unknown] = []
@@ -39,14 +41,18 @@ def read_logs(names: Sequence[str], *, theirs: bool = False) -> Reading[Log]:
         found = parse_lines(got)
         if not found:
             problems.append(Unknown(f"{title(name)}: the log is empty", "give the log of a start of vLLM"))
-        lines.extend(found)
+        files.append(found)
+    lines: Sequence[LogLine] = [*chain.from_iterable(files)]
     if not lines:
         return problems[0]
     notes.extend(f"{p.reason}" for p in problems)
     turned = oldest_first(lines) if not skipped else None
     if turned is not None:
-        lines = [*turned]
+        lines = turned
         notes.append("the newest entry stands first: the doctor read the log from its end")
+    elif not skipped and (sorted_ := in_order_of_time(files)) is not None:
+        lines = sorted_
+        notes.append("several processes, one after another: the doctor read the lines in the order of their times")
     log = cut(lines, ", ".join(title(n) for n in names), skipped, notes)
     return Known(msgspec.structs.replace(log, unread=tuple(problems)), "log")
 

@@ -19,6 +19,8 @@ from vllm_doctor.records.log import Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
+# A process by its number in its pod.
+_Number = tuple[str | None, int]
 _SERIOUS = frozenset({"ERROR", "CRITICAL"})
 # Deaths that a stop brings about: a process notices that another one, which was told to stop as well, is gone.
 _NOTICED = frozenset(
@@ -147,23 +149,24 @@ def _edges(whole: AnalysedRun) -> Iterator[tuple[int, _After]]:
 
 
 def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]:
-    """Where the processes of a run have said their last, of which one has the name of a later one."""
-    last = {line.pid: index for index, line in enumerate(lines) if line.pid is not None}
-    present: dict[str, int] = {}
-    known: set[int] = set()
+    """Where the processes of a run have said their last, of which one has the name of a later one in its own pod."""
+    last = {(line.stream, line.pid): index for index, line in enumerate(lines) if line.pid is not None}
+    present: dict[tuple[str | None, str], _Number] = {}
+    known: set[_Number] = set()
     for index, line in enumerate(lines):
         if index in ends:
             present = {}
         role = _role(line.process) if line.pid is not None and line.process is not None else None
         if role is None or line.pid is None:
             continue
-        other = present.get(role)
-        if other not in {None, line.pid} and last[other] < index:
-            yield max(last[pid] for pid in present.values() if last[pid] < index) + 1
+        mine = (line.stream, line.pid)
+        other = present.get((line.stream, role))
+        if other not in {None, mine} and last[other] < index:
+            yield max(last[one] for one in present.values() if last[one] < index) + 1
             present = {}
-        if other is not None or line.pid not in known:
-            present[role] = line.pid
-        known.add(line.pid)
+        if other is not None or mine not in known:
+            present[line.stream, role] = mine
+        known.add(mine)
 
 
 @lru_cache(maxsize=256)

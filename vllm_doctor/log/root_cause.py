@@ -263,7 +263,7 @@ class AnalysedRun(RunWithFaults):
         """An error that the API server wrote about one request while the engine went on."""
         line = self.lines[fault.index]
         serving = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} or self.answered_as_wrong(fault)
-        ready = serving and self.served(until=fault.index)
+        ready = serving and (fault.of_a_request or self.served(until=fault.index))
         near = reversed(self.lines[max(0, fault.index - HEADING) : fault.index])
         above = next((one for one in near if one.process == line.process), line)  # others write in between
         signed = above if line.level is None and above.module == "uvicorn" else line  # it writes its heading above

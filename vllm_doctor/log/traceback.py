@@ -33,7 +33,8 @@ _NAMES = Pattern(
 )
 # An exception's own line where the calls before it were cut away, or were never in the log.
 _LOOSE = Pattern(
-    r"(?:(?:[a-z_]\w*\.)+[A-Z]\w*(?:Error|Exception|Timeout|OutOfResources)"
+    # NIXL's classes begin with a small letter
+    r"(?:(?:[a-z_]\w*\.)+(?:[A-Z]|nixl[A-Z])\w*(?:Error|Exception|Timeout|OutOfResources)"
     # a module of exceptions, whose classes need no such ending
     r"|(?:[a-z_]\w*\.)+(?:exc|errors|exceptions|_http|_errors)\.[A-Z]\w*"
     r"|(?:Runtime|Value|Assertion|OS|Key|Type|Import|ModuleNotFound|Attribute|NotImplemented|Index|Memory"

@@ -63,6 +63,8 @@ _TAG = re.compile(
 # Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
 _REPEATED = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs .*)?$")
 _RANK = re.compile(r"\[rank(\d+)\]: ?")
+# How c10 stamps what torch's C++ logs (c10/util/Logging.cpp): level, month without its zero, day, time.
+_C10 = re.compile(r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)\.\d{1,9} \w")
 # A formatter of one's own puts the level in brackets, names the year, or no time; people who paste leave the time out.
 _HEADER = re.compile(
     r"(?P<open>\[)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)(?(open)\]) {1,4}"
@@ -238,6 +240,8 @@ class Stripper:
             if rank is not None:
                 process = process or f"rank{rank[1]}"
                 text = text[rank.end() :]
+            if at is None and text[:1] == "[" and (c10 := _C10.match(text)) is not None:
+                at = f"{int(c10['month']):02d}-{c10['day']} {c10['time']}"
             header = _HEADER.match(text)
             level: str | None = None
             module: str | None = None
