@@ -117,6 +117,11 @@ STAYS = {
         "RuntimeError: mat1 and mat2 shapes cannot be multiplied (7x8 and 9x8)",
         "(7x8 and 9x8)",
     ),
+    "a count": (
+        'raise ValueError(f"no room for {count} items of {kind}")',
+        "ValueError: no room for 20418 items of mine",
+        "no room for 20418 items of [hidden]",
+    ),
     "known sentence": (
         "raise ValueError(told)",
         "ValueError: This model's maximum context length is 4096 tokens. However, you requested 5418 tokens (5318 in",

@@ -25,7 +25,8 @@ _TEXT = Pattern(r"(?P<quote>\"{1,3}|'{1,3})(?P<text>(?:[^\"'\\]|\\.|(?!(?P=quote
 _HOLE = Pattern(r"\{[^{}]{0,200}\}|%(?:\(\w{1,40}\))?[-+ #0]{0,3}[\d.]{0,6}[sdrfxi]")
 _FILE = Pattern(r"'(?P<path>(?:/[\w.+-]{1,80}){2,24})'")
 _WORD = re.compile(r"[^\W\d_]{2}")
-_NOTHING = re.compile(r"[\W_]*")
+# A count is nobody's text; more digits may be somebody's number.
+_NOTHING = re.compile(r"[\W_]*(?:\d{1,5}[\W_]*)?")
 _QUOTED = re.compile(r"(?<![\w\\])[\"'`]")
 
 
@@ -211,7 +212,7 @@ def _without_fields(text: str, taken: list[str]) -> str:
 
 
 def hidden(text: str, taken: list[str]) -> str:
-    """What stands for a text of a client's; signs alone stay."""
+    """What stands for a text of a client's; signs and a count alone stay."""
     if _NOTHING.fullmatch(text) or text == HIDDEN:
         return text
     bare = text.strip()

@@ -67,7 +67,9 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
     text = line.text
     if line.process == "systemd":
         # The start job is announced before the process speaks; an announcement after it ("Started") is no new run.
-        again = says(text, "systemd-starting") or (says(text, "systemd-started") and (seen.ended or not seen.server))
+        again = says(text, "systemd-starting", "systemd-no-start") or (
+            says(text, "systemd-started") and (seen.ended or not seen.server)
+        )
         return seen.anything or seen.ended if again else None
     if announces(text):
         if (line.process or "").startswith("ApiServer"):

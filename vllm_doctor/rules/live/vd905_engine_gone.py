@@ -10,6 +10,8 @@ from vllm_doctor.rules.gates.kernel_said import oom_killer_was_at_work
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
 
+_SERVER = ("APIServer", "ApiServer")
+
 
 def judge(case: Case) -> Outcome:
     """Did the server find its engine gone, while no failure stands in the log and systemd was not asked to stop it?"""
@@ -26,6 +28,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("without systemd's lines an orderly stop looks the same")
     if any(line.process == "systemd" and says(line.text, "systemd-stopping") for line in before):
         return NotHere("systemd was stopping the service")
+    if any((line.process or "").startswith(_SERVER) and says(line.text, "shutdown-marker") for line in before):
+        return NotHere("the server itself was told to stop")
     if oom_killer_was_at_work(case):
         return NotHere("the kernel's out-of-memory killer was at work")
     evidence = [case.line(index)]
