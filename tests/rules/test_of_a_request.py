@@ -42,11 +42,11 @@ def test_what_fails_in_a_request_or_a_step_kept_nothing_from_starting(file: str,
 
 def test_the_answer_of_a_stream_whose_parser_failed_is_no_sign_that_it_was_served() -> None:
     """A stream begins with 200; where the excerpt begins at the failure nothing else shows that the server was up."""
+    call = f'  File "{SITE}/vllm/tool_parsers/hermes_tool_parser.py", line 280, in extract_tool_calls_streaming'
     lines = [
         "ERROR 03-04 10:10:10 [serving_chat.py:1103] Error in chat completion stream generator.",
         "ERROR 03-04 10:10:10 [serving_chat.py:1103] Traceback (most recent call last):",
-        f'ERROR 03-04 10:10:10 [serving_chat.py:1103]   File "{SITE}/vllm/tool_parsers/hermes_tool_parser.py", line 280, '
-        "in extract_tool_calls_streaming",
+        f"ERROR 03-04 10:10:10 [serving_chat.py:1103] {call}",
         'ERROR 03-04 10:10:10 [serving_chat.py:1103]     name = current.get("name")',
         "ERROR 03-04 10:10:10 [serving_chat.py:1103] AttributeError: 'str' object has no attribute 'get'",
         'INFO:     10.0.0.4:4100 - "POST /v1/chat/completions HTTP/1.1" 200 OK',

@@ -3,6 +3,7 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from vllm_doctor.log.between_ranks import without_those_that_waited
 from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
@@ -58,6 +59,7 @@ class AnalysedRun(RunWithFaults):
         found = [f for f in found if not self._goes_on(f)] or found
         first = [f for f in found if not self._survivor(f)] or found
         first = [f for f in first if not _wraps(f)] or first
+        first = without_those_that_waited(first, self.lines)
         first = [f for f in first if not self._retold(f)] or first
         first = [f for f in first if not self._announces(f)] or first
         if any(f.ids & IMPORTS for f in first):  # no warning of a device makes a module missing
