@@ -41,7 +41,7 @@ GRAMMAR = {
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
 GRAMMAR |= {"log/read/viewer_table.py", "log/read/labels.py"}
 GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
-GRAMMAR |= {"log/read/panel.py"}
+GRAMMAR |= {"log/read/panel.py", "log/read/pretty_answer.py"}
 # Marks of quotations, figures as any language sets them, and where a sentence ends.
 GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_memory.py"}
 

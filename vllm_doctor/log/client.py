@@ -11,6 +11,10 @@ from vllm_doctor.log.match import read, says
 class Saw(StrEnum):
     """What became of requests that failed, by what the client knows of it."""
 
+    NO_ADDRESS = "nothing was sent: the base URL is not whole"
+    NO_KEY = "nothing was sent: the key is missing"
+    PLAIN_HTTP = "it speaks TLS, and the other side does not"
+    NO_NAME = "it finds no address for the server's name"
     REFUSED_CONNECTION = "nothing listened: the connection was refused or not made"
     CUT = "the server closed the connection before its answer was complete"
     SERVER_ERROR = "the server itself failed (5xx)"
@@ -36,6 +40,10 @@ _MARKS = {
     "client-trl": "TRL's trainer",
 }
 _SAW = {
+    "client-saw-no-address": Saw.NO_ADDRESS,
+    "client-saw-no-key": Saw.NO_KEY,
+    "client-saw-plain-http": Saw.PLAIN_HTTP,
+    "client-saw-no-name": Saw.NO_NAME,
     "client-saw-no-listener": Saw.REFUSED_CONNECTION,
     "client-saw-cut": Saw.CUT,
     "client-saw-server-error": Saw.SERVER_ERROR,

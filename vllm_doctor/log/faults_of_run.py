@@ -7,6 +7,7 @@ from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import kill_accounts, memory_accounts, memory_talk
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.records.log import LogLine
@@ -21,6 +22,7 @@ _PIECE = 1000
 # Lines in which a sentence is looked for: of a text that no program signed, for people quote a few, and of a logger's
 # errors the last, of which a server that runs for weeks writes many.
 _QUOTED = 40
+_WARNINGS = ("python-warning", "warning-line", "information-line", "compiles-in-a-step")
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
 # Messages that are words alone, which people write as programs do.
 _IN_WORDS = frozenset({"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"})
@@ -103,7 +105,7 @@ class RunWithFaults(RunWithPhases):
                 continue
             line = self.lines[hit.index]
             # Only the text is left: of a KeyError that is its key, in quotes.
-            kind, error = _as_written(error) or ("KeyError" if error[:1] == "'" else "RuntimeError", error)
+            kind, error = _as_written(error) or (_kind_of(error), error)
             link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
@@ -126,10 +128,11 @@ class RunWithFaults(RunWithPhases):
         raises, where nobody kept its class, or one that is not called an error."""
         signed = any(line.level for line in self.lines)
         known = {hit.index for hit in self.hits}
+        passed_on = self._behind_its_own()
         wanted = [
             (index, line)
             for index, line in enumerate(self.lines if signed else self.lines[:_QUOTED])
-            if not signed or (line.level in _SERIOUS and line.module not in {None, "uvicorn"})
+            if not signed or index in passed_on or (line.level in _SERIOUS and line.module not in {None, "uvicorn"})
         ]
         told: list[Fault] = []
         for index, line in wanted[-_QUOTED:]:
@@ -138,6 +141,13 @@ class RunWithFaults(RunWithPhases):
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
+
+    def _behind_its_own(self) -> range:
+        """The lines behind vLLM's last one of a start that did not come to an end: whoever started the engine within
+        its own program catches the exception, and writes it into a log of its own form."""
+        last = next((i for i in reversed(range(len(self.lines))) if self.lines[i].module is not None), -1)
+        up = self.reached() in {StartupPhase.READY, StartupPhase.SERVING}
+        return range(0) if last < 0 or up else range(last + 1, min(len(self.lines), last + 1 + _QUOTED))
 
     def _told(self) -> list[Fault]:
         """Where no program wrote a line: what a person says of a card's memory, or of a kill for the host's."""
@@ -245,12 +255,23 @@ def _as_raised(text: str, index: int) -> Link | None:
     if named is not None and said_by(named["kind"], named["message"]) is not None:
         return Link(named["kind"], named["message"], (), index)
     kind = kind_that_says(text) if _could_be_raised(text) else None
-    return Link(kind, text, (), index) if kind is not None else None
+    if kind is not None:
+        return Link(kind, text, (), index)
+    alone = read("python-said-alone", text)
+    return next((Link(of, said, (), index) for of, said in (alone or {}).items() if said), None)
 
 
 def _could_be_raised(text: str) -> bool:
-    """Has it words enough to tell a sentence, and is it no warning of Python's or of a shell's?"""
-    return text.count(" ") >= _WORDS and not says(text, "python-warning", "warning-line", "information-line")
+    """Has it words enough to tell a sentence, and is it no warning of Python's, of a shell's or of vLLM's, which raises
+    the same words where it is told to?"""
+    return text.count(" ") >= _WORDS and not says(text, *_WARNINGS)
+
+
+def _kind_of(error: str) -> str:
+    """The class of an exception of which its text alone is left: of a KeyError that is its key, in quotes."""
+    if says(f"AttributeError: {error}", "python-attribute"):
+        return "AttributeError"
+    return "KeyError" if error[:1] == "'" else "RuntimeError"
 
 
 def _as_written(text: str) -> tuple[str, str] | None:

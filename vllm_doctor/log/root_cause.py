@@ -13,6 +13,7 @@ from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
 from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.log.unpickled import as_raised
 
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
@@ -68,7 +69,9 @@ class AnalysedRun(RunWithFaults):
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
         root = min(told or first, key=lambda f: f.index, default=None)
-        return None if root is None else with_its_call(self._retold_calls(root), self.version or self.told_version)
+        if root is None:
+            return None
+        return with_its_call(self._retold_calls(as_raised(root)), self.version or self.told_version)
 
     @cached_property
     def placed_by_words(self) -> bool:

@@ -46,6 +46,8 @@ _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
+# Its message is its key as Python writes it (`repr`), which holds no end of a line.
+_ONE_LINE = "KeyError"
 # The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
 _C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
 # How Python draws a group of exceptions (PEP 654): its own calls behind `|`, each member's one step further in.
@@ -322,6 +324,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
     elif crash.name:
         if (
             crash.chained
+            or crash.name == _ONE_LINE
             or len(crash.message) >= _MESSAGE_LINES
             or _C10.match(stripped)
             or says(stripped, "heading-of-dead-process", "launch-typed")

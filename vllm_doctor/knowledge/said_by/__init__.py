@@ -110,6 +110,11 @@ def kind_that_says(message: str) -> str | None:
     return None
 
 
+def last_release_to_say(message: str) -> Version | None:
+    """The last release in which vLLM says it, wherever that is and whatever the class; None where it never does."""
+    return max((one.last for one in _fitting(OWN, None, message[:_READ])), default=None)
+
+
 def _told(name: str, kind: str, message: str, at: Version | None) -> list[SaidBy]:
     """What one package has of it: in the release that runs, which is known of vLLM alone, else in the newest.
 

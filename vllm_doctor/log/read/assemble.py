@@ -10,6 +10,7 @@ from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.panel import unpanelled
 from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
+from vllm_doctor.log.read.pretty_answer import answered as with_answers
 from vllm_doctor.log.read.retold import retold
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
 from vllm_doctor.log.read.servers import servers
@@ -51,7 +52,7 @@ def parse_lines(read: Read) -> list[LogLine]:
             gap = len(raw) - _LINES
             raw = [*raw[: _LINES // 4], f"[… {gap} lines left out …]", *raw[-(_LINES - _LINES // 4) :]]
         if not read.skipped:
-            raw = retold(unwrapped(unpanelled([line.rstrip("\r") for line in raw])))
+            raw = retold(unwrapped(unpanelled(with_answers([line.rstrip("\r") for line in raw]))))
         (answered,) = anchors("request-ok")
         served = sum(line.endswith(answered) for line in raw) - _KEPT if read.skipped else 0
         for line in raw:

@@ -4,7 +4,7 @@ import shlex
 
 from vllm_doctor.knowledge.system_libraries import system_library
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import Hit, read, says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -62,6 +62,7 @@ _IDS = (
     "compiler-not-there",
     "compiler-unfound",
     "headers-missing",
+    "headers-unfound",
     "nvcc-missing",
     "nvcc-unfound",
     "nvcc-not-there",
@@ -217,6 +218,8 @@ def judge(case: Case) -> Outcome:
         if module is not None
         else symbol[0]
         if symbol is not None
+        else FITS_NO_TORCH
+        if "ops-missing" in fault.ids and _unbound(case) is not None
         else _title(fault, tool, unfit),
         # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
         confidence=Confidence.LIKELY
@@ -276,11 +279,16 @@ def _lacking(change: Change) -> str:
     return f"The package {change.name} is not installed"
 
 
+def _unbound(case: Case) -> Hit | None:
+    """vLLM's warning that its compiled operators miss a symbol: it goes on until something needs them."""
+    hit = case.run.first("ops-import") if case.run is not None else None
+    return hit if hit is not None and says(hit.fields["why"], "symbol-undefined") else None
+
+
 def _warned(case: Case) -> Finding | None:
     """vLLM's own operators could not be loaded, and the log does not get past that: what needs them fails next."""
-    run = case.run
-    hit = run.first("ops-import") if run is not None else None
-    if run is None or hit is None or not says(hit.fields["why"], "symbol-undefined"):
+    run, hit = case.run, _unbound(case)
+    if run is None or hit is None:
         return None
     if any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return None

@@ -26,6 +26,30 @@ _REACH = thing(
     "the client needs the host and the port as seen from its own host or container",
     command="curl -sS -m 5 http://HOST:PORT/health; ss -ltnp   # from the client's host",
 )
+_MODELS = "curl -sS -m 5 http://HOST:PORT/v1/models   # from the client's host"
+# What the client itself does wrong, so that no log of the server knows of it.
+_OWN = {
+    Saw.NO_ADDRESS: (
+        "server-address",
+        "write the base URL whole, http://HOST:PORT/v1: without a scheme, or with a part missing, nothing is sent",
+        _MODELS,
+    ),
+    Saw.NO_KEY: (
+        "client-key",
+        "give the client a key: the server's own where it has one (--api-key), else any word, such as EMPTY",
+        "export OPENAI_API_KEY=EMPTY   # or api_key in the client's settings",
+    ),
+    Saw.PLAIN_HTTP: (
+        "server-address",
+        "write http:// for a server without a certificate (--ssl-certfile), or the proxy's address that speaks https",
+        _MODELS,
+    ),
+    Saw.NO_NAME: (
+        "server-address",
+        "name the server as the client's host knows it: a container's name counts within its own network alone",
+        "getent hosts HOST   # where the client runs",
+    ),
+}
 _LOG = "journalctl -u UNIT --since -1h > server.log && vllm-doctor diagnose server.log"
 
 
@@ -59,7 +83,11 @@ def judge(case: Case) -> Outcome:
 
 
 def _changes(saw: list[Saw]) -> tuple[Change, ...]:
-    """A server that is not reached is reached first; what a server did, its own log tells."""
+    """A client that sends nothing is set right, a server that is not reached is reached first; what a server did, its
+    own log tells."""
+    if saw and saw[0] in _OWN:
+        name, why, command = _OWN[saw[0]]
+        return (thing(ChangeKind.OS, name, Direction.REPAIR, why, command=command),)
     why = f"give {_LOOK[saw[0]]}" if saw else "give the server's log of the same minutes"
     log = thing(ChangeKind.OS, "server-log", Direction.CHANGE, why, command=_LOG)
     return (_REACH, log) if saw[:1] == [Saw.REFUSED_CONNECTION] else (log,)

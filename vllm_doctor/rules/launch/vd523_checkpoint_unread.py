@@ -48,7 +48,7 @@ def judge(case: Case) -> Outcome:
         if _compares_shapes(root.crash.root) or tensor_too_small(root):
             known = _OF_OTHER_SIZE
         # Code that looks a tensor up by its name says no more than the name.
-        elif root.crash.root.kind != "KeyError" or "load_weights" not in root.functions[-3:]:
+        elif root.crash.root.kind != "KeyError" or not _looks_a_tensor_up(root, root.crash.root):
             return fault
         fault = root
     return finding(
@@ -61,6 +61,15 @@ def judge(case: Case) -> Outcome:
         changes=_changes(case, fault, known),
         refute="another checkpoint of the same architecture fails in the same way",
     )
+
+
+def _looks_a_tensor_up(fault: Fault, root: Link) -> bool:
+    """Does the code that reads weights look for it? Where no call is left, the name tells of one that somebody else
+    than the model's author wrote into a layer."""
+    if "load_weights" in fault.functions[-3:]:
+        return True
+    bare = fault.crash is not None and not any(link.frames for link in fault.crash.links)
+    return bare and says(root.message, "name-of-layers-tensor") and tensor_name(root.message) is not None
 
 
 def _title(case: Case, fault: Fault, known: str | None) -> str:

@@ -13,6 +13,8 @@ from vllm_doctor.rules.gates.named_fault import exception_line, severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.answered_refusal import of_answer
+from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.decided import decided, stays
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
@@ -140,7 +142,7 @@ def judge(case: Case) -> Outcome:
                     *_of_state(case, root, title == broken),
                     *_asked(case, root, part),
                     *decided(case, root),
-                    *cures(case, root, part),
+                    *_in_its_words(case, root, cures(case, root, part)),
                 )
             ),
         ),
@@ -181,6 +183,11 @@ def _of_state(case: Case, root: Fault, told: bool) -> tuple[Change, ...]:
     return changes_of_state(case, root) if told else ()
 
 
+def _in_its_words(case: Case, root: Fault, cures: tuple[Change, ...]) -> tuple[Change | None, ...]:
+    """Where the request is all that can be set right: what vLLM itself answered about it comes first."""
+    return (*of_answer(case, root), *cures) if cures[:1] and cures[0].name == "client-input" else cures
+
+
 def _asked(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     """What a kernel's own check asks for; of a list of kernels each asks for what suits it alone."""
     several = root.crash is not None and says(root.crash.root.message, "no-kernel-of-several")
@@ -219,6 +226,7 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     told = first_of_each(
         (
             *exact,
+            *(asked_already(case, root) if not exact else ()),
             *tested,
             newer,
             *mentioned(case, root, used=True),

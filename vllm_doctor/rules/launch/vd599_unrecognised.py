@@ -2,6 +2,7 @@
 
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
@@ -11,11 +12,14 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
+from vllm_doctor.rules.remedies.library_place import asked_in_words
+from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.remedies.sentence import begins
-from vllm_doctor.rules.say import finding
+from vllm_doctor.rules.say import finding, upgrade
 
 
 def judge(case: Case) -> Outcome:
@@ -39,15 +43,27 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
         changes=_once(
+            *asked_already(case, root),
             *decided(case, root),
             eager_mode(case, root),
             by_place(case, root),
             *(cures(case, root, part) if part is not None else ()),
+            *asked_in_words(case, root),
+            _of_a_worker(case, root),
         ),
         refute="an earlier line, which this log does not contain, shows another failure",
         layer=part.id if part is not None else "",
         then=part.next if part is not None else "",
     )
+
+
+def _of_a_worker(case: Case, root: Fault) -> Change | None:
+    """What a worker's own code met and nobody wrote a sentence for, of which its parent's word alone is left."""
+    relayed = case.run is not None and says(case.run.lines[root.index].text, "worker-error-relay")
+    bare = root.crash is not None and not root.crash.root.frames
+    if not relayed or not bare or not own_words(case, root, None):
+        return None
+    return upgrade(case, "the worker's own code did not expect this: a newer release may; its log has the calls")
 
 
 def _speaker(root: Fault, part: Layer | None) -> str:

@@ -15,6 +15,7 @@ from vllm_doctor.rules.say import environment, finding, thing
 _LONG = 1800
 _IDS = (
     "nccl-watchdog",
+    "nccl-heartbeat",
     "rendezvous",
     "store-wait",
     "call-timeout",
@@ -28,6 +29,8 @@ def judge(case: Case) -> Outcome:
         return _no_answer(case, case.root)
     if isinstance(fault, NotHere | Unseen):
         return fault
+    if "nccl-heartbeat" in fault.ids and "nccl-watchdog" not in fault.ids:
+        return _hung(case, fault)
     if not fault.ids & {"nccl-watchdog", "call-timeout"}:
         return _never_met(case, fault)
     if "nccl-watchdog" not in fault.ids:
@@ -40,6 +43,20 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
+        refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _hung(case: Case, fault: Fault) -> Finding:
+    """The thread that watches the collectives hangs itself, in a call of NCCL or CUDA: no limit is too short."""
+    seconds = fault.fields("nccl-heartbeat")["seconds"]
+    return finding(
+        RULE,
+        title=f"A call of NCCL or CUDA hangs: its watchdog made no step for {seconds} s",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=ways_out(case),
         refute="another rank failed first: its traceback is above, or in that rank's log",
     )
 

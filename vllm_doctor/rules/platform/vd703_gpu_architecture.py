@@ -219,8 +219,10 @@ def _other_card(case: Case, fault: Fault) -> Change | None:
 
 
 def _image(case: Case, fault: Fault) -> tuple[Change, ...]:
-    """Off with the component whose own compiled code it is; where none is named, Triton's may be made for another."""
-    return off(case, fault) or (_triton(case),)
+    """Off with the component whose own compiled code it is; where none is named, Triton's may be made for another, if
+    it is not torch that speaks of its own."""
+    of_triton = "triton" in fault.fields("kernel-image-invalid")
+    return off(case, fault) or ((_triton(case),) if of_triton else ())
 
 
 def _ptxas(case: Case, fault: Fault) -> tuple[Change | None, ...]:

@@ -19,6 +19,8 @@ from vllm_doctor.rules.say import finding, set_flag
 
 # Lines of statistics in a row (ten seconds each), and the use of the pool, in percent, that leaves room for anything.
 _LINES, _ROOM = 4, 50.0
+# Fewer where the log says that a request may be larger than the whole pool.
+_LINES_ABOVE = 2
 # The same where some run: more lines, since a queue of a second is none, and a pool that is nearly empty. No release
 # gives a step fewer seats than this where the launch names no number (EngineArgs.max_num_seqs).
 _LONG, _EMPTY, _FEWEST = 5, 20.0, 64
@@ -34,19 +36,20 @@ def judge(case: Case) -> Outcome:
     run = with_statistics(case)
     if isinstance(run, Unseen | NotHere):
         return run
-    last = run.stats[-_LINES:]
+    holds, length = run.number("kv-size", "tokens"), _longest(case, run)
+    above = holds is not None and length is not None and holds < length
+    lines = _LINES_ABOVE if above else _LINES
+    last = run.stats[-lines:]
     waits = all(s.waiting > 0 and s.running == 0 and s.generation == 0 and s.prompt == 0 for s in last)
     room = all(s.kv is not None and s.kv < _ROOM for s in last)
     beside = waits or _beside_few(case, run.stats[-_LONG:])
-    if len(last) < _LINES or not beside or not room:
+    if len(last) < lines or not beside or not room:
         return Clear("no request waits while few or none run and the KV cache has room")
     if run.root is not None or run.stopped is not None:
         return Clear("the service was ended")
     if not waits:
         return _held_back(case, run)
-    hits = run.all("stats")[-_LINES:]
-    holds, length = run.number("kv-size", "tokens"), case.number("max-model-len")
-    above = holds is not None and length is not None and holds < length
+    hits = run.all("stats")[-lines:]
     return finding(
         RULE,
         title="A request waits that may need more than the whole KV cache" if above else _title(last[-1].waiting),
@@ -58,6 +61,11 @@ def judge(case: Case) -> Outcome:
         refute="the next statistics show requests that run",
         then=_NEXT,
     )
+
+
+def _longest(case: Case, run: AnalysedRun) -> float | None:
+    """The tokens that one request may have: of the launch, else of the line on how many such requests fit."""
+    return case.number("max-model-len") or run.number("concurrency", "length")
 
 
 def _beside_few(case: Case, last: Sequence[Stats]) -> bool:

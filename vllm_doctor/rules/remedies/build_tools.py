@@ -20,6 +20,7 @@ TOOLS = {
     "compiler-not-there": "a C and C++ compiler (gcc, g++, or CC and CXX set)",
     "compiler-unfound": "a C and C++ compiler (gcc, g++, or CC and CXX set)",
     "headers-missing": "the headers of this Python (python3-dev)",
+    "headers-unfound": "the headers of this Python (python3-dev)",
     "nvcc-not-there": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "nvcc-missing": "the CUDA toolkit (nvcc, CUDA_HOME)",
     "nvcc-unfound": "the CUDA toolkit (nvcc, CUDA_HOME)",
@@ -142,6 +143,7 @@ _COMMANDS = {
     "compiler-not-there": "apt-get install -y build-essential   # dnf install -y gcc-c++",
     "compiler-unfound": "apt-get install -y build-essential   # dnf install -y gcc-c++",
     "headers-missing": "apt-get install -y python3-dev   # dnf install -y python3-devel",
+    "headers-unfound": "apt-get install -y python3-dev   # dnf install -y python3-devel; of the venv's own release",
     "ninja-missing": "apt-get install -y ninja-build   # dnf install -y ninja-build",
 }
 

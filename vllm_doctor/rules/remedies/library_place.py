@@ -92,9 +92,14 @@ def packages_and_variables(case: Case, fault: Fault) -> tuple[Change, ...]:
     return (*packages(case, fault), *variables(case, fault))
 
 
-def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
+def asked_in_words(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """The same of whoever raised it: where nothing else is known of a failure, what its sentence asks for is."""
+    return (*packages(case, fault, whoever=True), *variables(case, fault, whoever=True))
+
+
+def packages(case: Case, fault: Fault, *, whoever: bool = False) -> tuple[Change, ...]:
     """Packages that a library's own sentence asks for, of those that may be named in a command."""
-    own, said = library.called_library(fault), _own_words(fault)
+    own, said = library.called_library(fault), _own_words(fault, whoever=whoever)
     made: dict[str, Change] = {}
     for found in each("package-to-install", said):
         name, extra = listed(found["name"]), found.get("extra")
@@ -106,9 +111,9 @@ def packages(case: Case, fault: Fault) -> tuple[Change, ...]:
     return tuple(made.values())[:_PACKAGES]
 
 
-def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
+def variables(case: Case, fault: Fault, *, whoever: bool = False) -> tuple[Change, ...]:
     """Environment variables that a library's own sentence names: what it reads beside the options of vLLM."""
-    said = _own_words(fault)
+    said = _own_words(fault, whoever=whoever)
     asked = read("variable-to-set", said)
     if asked is not None:
         return (environment(asked["name"], Direction.SET, _ASKED, to=asked["value"]),)
@@ -119,9 +124,10 @@ def variables(case: Case, fault: Fault) -> tuple[Change, ...]:
     )
 
 
-def _own_words(fault: Fault) -> str:
+def _own_words(fault: Fault, *, whoever: bool) -> str:
     """What a library itself wrote of a failure; empty where no library raised it, or the words may be a client's."""
     crash = fault.crash
-    if crash is None or library.called_library(fault) is None or not library.raised_by_hand(fault):
+    if crash is None or reads_requests(crash):
         return ""
-    return "" if reads_requests(crash) else crash.root.message[:_READ]
+    own = library.called_library(fault) is not None and library.raised_by_hand(fault)
+    return crash.root.message[:_READ] if own or whoever else ""

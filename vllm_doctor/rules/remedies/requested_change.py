@@ -92,7 +92,8 @@ def _option(case: Case, wish: Wish) -> Change | None:
         direction = Direction.ADD if back else Direction.REMOVE
         return set_flag(case, name, back, direction, WHY[wish.direction], until=_last_with(name))
     if name == "quantization" and wish.to in _PLAIN:
-        wish = replace(wish, to=next((m for m in _PLAIN if m in (case.model or "").lower()), wish.to))
+        whose = f"{case.effective(name)} {case.model}".lower()
+        wish = replace(wish, to=next((m for m in _PLAIN if m in whose), wish.to))
     given = case.effective(name)
     used = _in_use(case, name, given)
     if wish.field:
