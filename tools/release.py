@@ -240,6 +240,8 @@ def _by_hand(old: store.Release | None, new: store.Release, repo: Path = REPO) -
         todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
     if f'"{version}"' not in _text(api.FILE)[:_HEAD]:
         todo.append("tools/release.py api, with the wheels of all releases: names that programs take from vLLM")
+    if f'"{version}"' not in _text(repo / "vllm_doctor" / "knowledge" / "released.json"):
+        todo.append("knowledge/released.json: the day it came out, for logs that tell a day and no version")
     rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
     todo.append(f"pytest {' '.join(f'tests/{room}' for room in rooms)}")
     if version not in _text(repo / "CHANGELOG.md"):

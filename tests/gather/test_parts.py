@@ -293,7 +293,7 @@ def test_root_tells_a_user_what_the_user_may_read(
         ("basic_auth: {username: u, password: p}", ""),
         ("authorization: {credentials: p}", ""),
         ("basic_auth: {username: u, password: p}\nauthorization: {credentials: p}",
-         "basic_auth and authorization: needed: one of them"),
+         "it has both basic_auth and authorization; needed: one of them"),
         ("basic_auth: {username: u}", "basic_auth needs either password or password_file"),
         ("basic_auth: {username: u, password: p, password_file: f}",
          "basic_auth needs either password or password_file"),

@@ -10,7 +10,8 @@ from sample import ARGV, HOSTILE, diagnosis, finding
 from tests.scenarios.loading import diagnosis as scenario_diagnosis
 from tests.scenarios.loading import names
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Memory, Missing, Part
-from vllm_doctor.records.verdict import Applicability, ChangeKind, Direction, Verdict
+from vllm_doctor.records.verdict import Applicability, ChangeKind, Confidence, Direction, Verdict
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import human, sentences
 from vllm_doctor.render.instructions import deed
@@ -207,3 +208,28 @@ def test_an_answer_fits_a_screen() -> None:
     assert statistics.median(heights) <= 20
     assert max(heights) <= 30
     assert sum(height > 25 for height in heights) < len(heights) / 30
+
+
+@pytest.mark.parametrize(
+    ("detail", "line", "shown"),
+    [
+        ("rows are too many", "ValueError: rows are too many", ("", "ValueError: rows are too many")),
+        ("Rows fail: rows", "rows", ("", "Rows fail: rows")),
+        ("48 rows fit", "ValueError: rows are too many", ("48 rows fit", "ValueError: rows are too many")),
+        ("the KV cache cannot hold it.", "ValueError: x", ("", "ValueError: x")),
+        (HIDDEN, "ValueError: x", ("", "ValueError: x")),
+    ],
+)
+def test_what_the_log_says_stands_once_below_the_title(detail: str, line: str, shown: tuple[str, str]) -> None:
+    told = finding(
+        title="the KV cache cannot hold it",
+        detail=detail,
+        arithmetic=(),
+        evidence=(Evidence("log", "line 1", line, ""),),
+    )
+    assert sentences.detail_and_why(told) == shown
+
+
+def test_a_fault_that_is_only_possible_is_no_verdict_on_vllm() -> None:
+    head = human.text(diagnosis(finding(confidence=Confidence.POSSIBLE))).split("\n")[0]
+    assert head == "FINDING  vllm.service on gpu7 may have this fault"

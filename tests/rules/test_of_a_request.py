@@ -53,3 +53,16 @@ def test_the_answer_of_a_stream_whose_parser_failed_is_no_sign_that_it_was_serve
     ]
     judged = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")))
     assert [(f.code, f.severity) for f in judged.findings] == [("VD529", Severity.DEGRADED)]
+
+
+def test_where_the_clients_request_is_to_change_the_server_had_one() -> None:
+    lines = [
+        "INFO 06-01 10:00:00 [api_server.py:1351] vLLM API server version 0.13.0",
+        "Traceback (most recent call last):",
+        f'  File "{SITE}/xgrammar/grammar.py", line 214, in _get_structural_tag_str_from_args',
+        "    raise TypeError(",
+        "TypeError: Invalid arguments for from_structural_tag",
+    ]
+    judged = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log")))
+    assert judged.findings[0].changes[0].name == "client-input"
+    assert failed_while_serving(judged)

@@ -80,7 +80,7 @@ def _sent(told: _File, folder: Path) -> str | Wrong | None:
     """The header Authorization."""
     basic, token = told.basic_auth, told.authorization
     if basic is not None and token is not None:
-        return Wrong("basic_auth and authorization: needed: one of them")
+        return Wrong("it has both basic_auth and authorization; needed: one of them")
     if basic is not None:
         secret = _secret("basic_auth", "password", basic.password, basic.password_file, folder)
         if isinstance(secret, Wrong):

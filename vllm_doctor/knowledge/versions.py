@@ -42,6 +42,7 @@ __all__ = [
     "literal",
     "metric_note",
     "newest_known",
+    "newest_on",
     "parse_version",
     "requires",
     "sampled",
@@ -113,6 +114,17 @@ def complete(version: Version | str) -> bool:
 def newest_known() -> Version:
     """The newest release that was read; a later one is planned as this one, and the plan says so."""
     return sampled()[-1]
+
+
+def newest_on(day: str) -> Version | None:
+    """The newest release that was read and out on this day (`2025-01-03`); None before the first of them."""
+    return max((release for out, release in _released() if out <= day), default=None)
+
+
+@cache
+def _released() -> tuple[tuple[str, Version], ...]:
+    days = json.loads(Path(__file__).with_name("released.json").read_text(encoding="utf-8"))["days"]
+    return tuple((day, as_version(release)) for release, day in days.items())
 
 
 def literal(text: object) -> Default:

@@ -7,6 +7,7 @@ from vllm_doctor.knowledge.pattern import Pattern
 _ISO = Pattern(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 _CLOCK = Pattern(r"\b(\d\d):(\d\d):\d\d")
 _DAY = Pattern(r"(?:\d{4}-)?(\d\d-\d\d)[T ](\d\d:\d\d:\d\d)")
+_WHOLE_DAY = Pattern(r"(20\d\d-[01]\d-[0-3]\d)[T ]")
 # journald and syslog, in English
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SYSLOG = Pattern(r"([A-Z][a-z]{2}) ([ \d]\d) (\d\d:\d\d:\d\d)")
@@ -25,6 +26,12 @@ def day_and_time(at: str) -> str | None:
     if short is None or short[1] not in _MONTHS:
         return None
     return f"{_MONTHS.index(short[1]) + 1:02d}-{int(short[2]):02d} {short[3]}"
+
+
+def day_of(at: str | None) -> str | None:
+    """The day with its year, `2025-01-03`; None of a time that names no year."""
+    found = _WHOLE_DAY.match(at or "")
+    return found[1] if found is not None else None
 
 
 def minute_of_day(at: str | None) -> int | None:

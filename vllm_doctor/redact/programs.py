@@ -14,8 +14,8 @@ _OPTION_OF_PROGRAM = Pattern(
     r"(?<!\S)(?:(?:-u|-U|--user|--proxy-user)[ =]?(?=[\"']?[^\s:%\"'-][^\s:%\"']{0,100}[:%])|-p[ ]?|-a (?=\S{6})|-w )"
     r"(?=[\"']?[^\s-])"
 )
-# `docker run -p 8000:8000`
-_PORTS = Pattern(r"[\d.:/]{1,40}(?:tcp|udp)?")
+# `docker run -p 8000:8000`, `curl -w '%{time_total}'`
+_PORTS = Pattern(r"[\d.:/]{1,40}(?:tcp|udp)?|(?:%\{[a-z_]{1,40}\}(?:\\n| ){0,2}){1,8}")
 _STDIN = Pattern(
     r"(?<![\w.-])(?:echo|printf)[ \t]{1,4}(?:-\w{1,3}[ \t]{1,4})?(?:[\"']?%s(?:\\n)?[\"']?[ \t]{1,4})?"
     r"(?P<value>\"[^\"|]{1,200}\"|'[^'|]{1,200}'|[^\s|\"']{1,200})[ \t]{0,4}\|(?=[^|\n]{1,200}(?:stdin|passwd|sudo -S))"

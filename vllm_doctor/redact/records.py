@@ -162,4 +162,5 @@ def _change(change: Change, changed: Mapping[str, object]) -> dict[str, object]:
     }
     lost = {"after", "command"} & (hidden.keys() | changed.keys())
     why = str(changed.get("why", change.why))
-    return hidden | ({"why": f"{why} {_YOURS}".strip()} if lost and _YOURS not in why else {})
+    whole = f"{why.rstrip('.')}. {_YOURS}" if why else _YOURS
+    return hidden | ({"why": whole} if lost and _YOURS not in why else {})

@@ -10,7 +10,12 @@ _PLAIN = re.compile(
     r"|x{3,}|\.{2,}|…)?[\]\"')}]*",
     re.IGNORECASE,
 )
-_REFERENCE = Pattern(r"[\"']?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?")
+# Where a shell, a template or a reader puts the value; a header has its scheme before it.
+_REFERENCE = Pattern(
+    r"[\"']?(?:(?:Bearer|Basic|Token) )?(?:\$\w+|\$\{[^}]{1,80}\}|\{\{.{1,160}\}\}|\$\(.{1,80}|<[^>]{1,60}>)[\"']?"
+)
+# What goes on with a command, where its last option takes no value: `-p | grep`, `"$PWD" 2>/dev/null`.
+_OPERATOR = Pattern(r"[|&;<>]{1,2}|\d?>{1,2}(?:&\d|/dev/null)")
 _WORDS = re.compile(
     r"[a-z_]{1,40}|[A-Z]?[a-z]+(?:[A-Z][a-z]+)*|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?:\.\d+|\.[A-Za-z_]\w*)*|[\d.,]+[a-zA-Z%]{0,4}|[A-Z]{1,8}"
 )
@@ -75,6 +80,7 @@ def tells_nothing(value: str) -> bool:
         or bool(_PLAIN.fullmatch(value))
         or marked(value.strip("\"'"))
         or bool(_REFERENCE.fullmatch(value))
+        or bool(_OPERATOR.fullmatch(value))
         or bare.lower() in word_list("placeholders")
     )
 

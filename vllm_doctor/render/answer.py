@@ -6,7 +6,7 @@ from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import at_once, exact
 from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.sentences import aside, because, facts
+from vllm_doctor.render.sentences import aside, detail_and_why, facts
 from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
     FIELD,
@@ -34,7 +34,7 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
         version = diagnosis.facts.get("vllm_version")
         who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
         state = (
-            "may be at fault"
+            "may have this fault"
             if first.confidence is Confidence.POSSIBLE
             else effect(first, served=failed_while_serving(diagnosis), undated=time_unseen(diagnosis))
         )
@@ -69,9 +69,10 @@ def answer(page: Page, finding: Finding, repair: Repair | None = None, *, excerp
     """What, why, where and what is true now, what to do, how sure; `excerpt` says that the log was no whole one."""
     for number, part in enumerate(page.wrapped(visible(f"{finding.code} {finding.title}", 300), 0)):
         page.line(("  " * min(number, 1) + part, "bold"))
-    if finding.detail:
-        page.text(visible(finding.detail, 400), indent=2, most=2)
-    page.field("why", because(finding), most=2)
+    detail, why = detail_and_why(finding)
+    if detail:
+        page.text(visible(detail, 400), indent=2, most=2)
+    page.field("why", visible(why, 600), most=2)
     if repair is not None:
         if repair.where:
             page.field("where", visible(repair.where, 600), most=3)

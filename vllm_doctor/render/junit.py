@@ -8,7 +8,7 @@ from vllm_doctor.records.finding import Diagnosis, Finding, subject
 from vllm_doctor.records.verdict import Confidence, Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.instructions import deed
-from vllm_doctor.render.sentences import aside, because
+from vllm_doctor.render.sentences import aside, detail_and_why
 from vllm_doctor.render.vocabulary import CERTAINTIES, HEADLINES
 
 # What `visible` leaves and XML does not have.
@@ -55,8 +55,9 @@ def _case(suite: Xml.Element, name: str, finding: Finding, diagnosis: Diagnosis)
 def _told(finding: Finding, diagnosis: Diagnosis) -> list[str]:
     first = bool(diagnosis.findings) and finding is diagnosis.findings[0]
     repair = diagnosis.repair if first else None
-    told = [visible(finding.detail, 400)] if finding.detail else []
-    told.append(f"why: {visible(because(finding), 1000)}")
+    detail, why = detail_and_why(finding)
+    told = [visible(detail, 400)] if detail else []
+    told.append(f"why: {visible(why, 1000)}")
     if repair is not None:
         told += [f"where: {visible(repair.where, 600)}"] if repair.where else []
         told += [f"now: {visible(one, 400)}" for one in repair.now]

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.instructions import deed
-from vllm_doctor.render.sentences import aside, because
+from vllm_doctor.render.sentences import aside, detail_and_why
 from vllm_doctor.render.text import figure
 from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
@@ -88,9 +88,10 @@ def _about(diagnosis: Diagnosis) -> Iterator[str]:
 
 def _finding(diagnosis: Diagnosis, finding: Finding, *, first: bool) -> Iterator[str]:
     yield f"### {finding.code} {without_markup(finding.title)}\n"
-    if finding.detail:
-        yield f"{without_markup(finding.detail)}\n"
-    yield f"- **why**: {without_markup(because(finding))}"
+    detail, why = detail_and_why(finding)
+    if detail:
+        yield f"{without_markup(detail)}\n"
+    yield f"- **why**: {without_markup(why)}"
     yield f"- **how sure**: {CERTAINTIES[finding.confidence]} ({SEVERITIES[finding.severity]})"
     if finding.refute:
         yield f"- **this finding is wrong if**: {without_markup(finding.refute)}"

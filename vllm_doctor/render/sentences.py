@@ -6,6 +6,7 @@ from vllm_doctor.log.read.prefix import Stripper
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction
+from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.instructions import scalar
 from vllm_doctor.render.text import figure
@@ -62,6 +63,23 @@ def because(finding: Finding) -> str:
     if sums:
         return visible(", ".join(_figured(one) for one in sums[:3]), 300)
     return next((visible(decisive(e.excerpt), 600) for e in finding.evidence), "") or "see the evidence"
+
+
+# What stands before an exception's own sentence: its class, and what says the same twice.
+_HEAD_OF_AN_EXCEPTION = 80
+
+
+def detail_and_why(finding: Finding) -> tuple[str, str]:
+    """What stands below the title, and why: the line of the log is not shown twice where it says both."""
+    detail, why = finding.detail, because(finding)
+    said, line = _bare(detail), _bare(why)
+    if said in {"", HIDDEN, _bare(finding.title)} or 0 <= line.find(said) <= _HEAD_OF_AN_EXCEPTION:
+        return "", why
+    return ("", detail) if line and line in said else (detail, why)
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.split()).rstrip(" .…")
 
 
 def _figured(one: Arithmetic) -> str:

@@ -1,5 +1,6 @@
 """A snapshot as rules read it: each signal by name, with a record of what was touched."""
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -9,6 +10,7 @@ from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.launch.prose import ToldLaunch, told_options
+from vllm_doctor.log.clock import day_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -25,6 +27,8 @@ GIB = 1 << 30
 _ABSURD = 1e15
 # Lines of a log in which a command may stand above what vLLM prints first.
 _ABOVE = 60
+# What setuptools-scm adds where the checkout was changed: the day of the build.
+_BUILT = re.compile(r"\.d(\d{4})(\d\d)(\d\d)$")
 
 
 class Case:
@@ -219,11 +223,22 @@ class Case:
         root = self._run.root if self._run is not None else None
         return last_to_say(root) if root is not None else None
 
+    @cached_property
+    def _out_then(self) -> Version | None:
+        """The newest release of the day on which an unnumbered build was made, or on which the log was written: a later
+        one did not run. None where no day is told with its year."""
+        built = _BUILT.search(self.version_text or "")
+        if built is not None:
+            return versions.newest_on("-".join(built.groups()))
+        told = (day_of(line.at) for line in reversed(self._run.lines)) if self._run is not None else ()
+        day = next(filter(None, told), None)
+        return versions.newest_on(day) if day is not None else None
+
     @property
     def release(self) -> Version:
         """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
-        that raises in the words of what failed, else the newest known."""
-        return self.version or self._last_to_say or versions.newest_known()
+        that raises in the words of what failed and was out when it ran, else the newest known."""
+        return self.version or min(filter(None, (self._last_to_say, self._out_then)), default=versions.newest_known())
 
     def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:
         """What this version knows of an option; None where it has none of that name, or where that is not known.

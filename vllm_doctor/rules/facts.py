@@ -22,9 +22,11 @@ _RELAYED = "worker-error-relay"
 def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
     """Does neither a call nor a line nor the rule tell whether the server was up when it failed?
 
-    Without a call, a start is assumed.
+    Without a call, a start is assumed; where a client's request is what is to change, a request was there.
     """
     run, root = case.run, case.root
+    if run is not None and _asks_the_client(findings) and not any(death.id in START_FAILED for death in run.deaths):
+        return {"failed_while_serving": True}
     if findings and findings[0].code in _FROM_OUTSIDE | _LINE_ALONE and _shows_no_start(case):
         return {"time_of_failure_unseen": True}
     if run is None or root is None or not findings or findings[0].code not in _AT_ANY_TIME:
@@ -34,6 +36,10 @@ def undated(case: Case, findings: Sequence[Finding]) -> dict[str, Scalar]:
     if not assumed or root.of_a_request or dead or run.reached() is not None or run.launch is not None:
         return {}
     return {"time_of_failure_unseen": True}
+
+
+def _asks_the_client(findings: Sequence[Finding]) -> bool:
+    return bool(findings) and any(change.name == "client-input" for change in findings[0].changes[:1])
 
 
 def _shows_no_start(case: Case) -> bool:

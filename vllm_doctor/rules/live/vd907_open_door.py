@@ -15,7 +15,7 @@ from vllm_doctor.rules.say import finding, set_flag, thing
 ACCEPTED = ("API_OPEN", "accepted")
 _REFUSED = {401, 403}
 _GUARD = (
-    "set vllm_api_key: role vllm then guards every path. Elsewhere set --host 127.0.0.1 and put "
+    "with vllm_api_key set, role vllm guards every path. Elsewhere set --host 127.0.0.1 and put "
     "a proxy in front that passes only the paths that clients need"
 )
 
