@@ -24,6 +24,7 @@ OWNED = {
     "API_GUARD_METRICS_FROM": "vllm_metrics_networks",
     "API_GUARD_OPEN": "vllm_open_routes",
 }
+_NEW_KEY = "vllm_api_key: what `openssl rand -hex 32` prints, in the vault"
 TLS = ("ssl_certfile", "ssl_keyfile", "ssl_ca_certs")
 
 
@@ -41,7 +42,9 @@ def _of_keys(variables: Mapping[str, Any]) -> list[dict[str, str]]:
         needed = (
             "printable ASCII without a space at its ends, as a header carries it, and vllm_api_key beside vllm_api_keys"
         )
-        found.append(_row("vllm_api_key or one of vllm_api_keys", needed, "vllm_api_key: write-a-long-random-key-here"))
+        found.append(_row("vllm_api_key or one of vllm_api_keys", needed, _NEW_KEY))
+    if variables["api_key_is_example"]:
+        found.append(_row("vllm_api_key: the key of the example", "a key that only your clients know", _NEW_KEY))
     if "VLLM_API_KEY" in variables["secret_names"]:
         needed = "vllm_api_key, which also closes the paths that vLLM leaves open"
         found.append(

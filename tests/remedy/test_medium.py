@@ -122,3 +122,12 @@ def test_an_option_of_the_runtime_is_put_into_the_line_that_made_the_container(
     assert lines[0] == "docker stop llm && docker rename llm llm-before"
     assert lines[1].startswith(has)
     assert had not in "\n".join(lines)
+
+
+def test_a_units_drop_in_of_a_launch_that_a_log_prints_says_which_program_is_meant() -> None:
+    told, *lines = corrected(launched(*LAUNCH), (SHORTER,), Medium.UNIT)
+    assert told == "# /PATH/TO/vllm stands for the program that ExecStart= of `systemctl cat UNIT` names."
+    assert lines[-2:] == ["ExecStart=", "ExecStart=/PATH/TO/vllm serve m/tiny --port 8001 --max-model-len 2048"]
+    assert corrected(launched("/opt/v/bin/vllm", *LAUNCH[1:]), (SHORTER,), Medium.UNIT)[-1].startswith(
+        "ExecStart=/opt/v/bin/vllm serve"
+    )

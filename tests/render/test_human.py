@@ -233,3 +233,21 @@ def test_what_the_log_says_stands_once_below_the_title(detail: str, line: str, s
 def test_a_fault_that_is_only_possible_is_no_verdict_on_vllm() -> None:
     head = human.text(diagnosis(finding(confidence=Confidence.POSSIBLE))).split("\n")[0]
     assert head == "FINDING  vllm.service on gpu7 may have this fault"
+
+
+def test_gibibytes_are_read_with_two_digits() -> None:
+    known = msgspec.structs.replace(diagnosis(verdict=Verdict.OK), facts={"weights_gib": 9.3795, "kv_tokens": 177440})
+    assert "weights 9.38 GiB · KV cache 177440 tokens" in human.text(known)
+
+
+def test_lines_to_paste_of_another_change_than_the_first_say_so() -> None:
+    by_hand = Change(ChangeKind.OS, "ray-nodes", None, None, Direction.ADD, Applicability.MANUAL)
+    typed = Change(ChangeKind.ENV, "NCCL_IB_DISABLE", None, "1", Direction.SET, Applicability.NEEDS_REVIEW)
+    newer = Change(ChangeKind.PACKAGE, "vllm-version", None, "0.33.0", Direction.UPGRADE, Applicability.MANUAL)
+    for changes, heading in (
+        ((by_hand, typed), "Or: with the command that starts it\n  export NCCL_IB_DISABLE=1\n"),
+        ((typed, by_hand), "\nWith the command that starts it\n  export NCCL_IB_DISABLE=1\n"),
+        ((newer, typed), "\nIn the environment that starts it\n  pip install vllm==0.33.0"),
+    ):
+        told = msgspec.structs.replace(diagnosis(finding(changes=changes), unit=None), medium="command", launch=())
+        assert heading in human.text(told)

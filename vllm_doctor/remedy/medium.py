@@ -59,11 +59,24 @@ def corrected(diagnosis: Diagnosis, changes: Sequence[Change], medium: Medium) -
     if medium is Medium.INVENTORY:
         return [line for change in made if (line := inventory.line(change)) is not None]
     if medium is Medium.UNIT:
-        body = dropin.text("vllm-doctor", diagnosis.launch, made)
-        return body.splitlines() if body is not None else []
+        return _drop_in(diagnosis.launch, made)
     if diagnosis.launch:
         return _whole(diagnosis, made, medium)
     return _each(made, medium)
+
+
+# What a unit starts; a log shows the name alone, and systemd wants its path.
+_PROGRAMS = frozenset({"vllm", "python", "python3"})
+
+
+def _drop_in(argv: tuple[str, ...], changes: tuple[Change, ...]) -> list[str]:
+    """The unit's drop-in; where the launch was read of a log, with what stands for the program's path."""
+    told = []
+    if argv and argv[0] in _PROGRAMS:
+        argv = (f"/PATH/TO/{argv[0]}", *argv[1:])
+        told = [f"# {argv[0]} stands for the program that ExecStart= of `systemctl cat UNIT` names."]
+    body = dropin.text("vllm-doctor", argv, changes)
+    return [*told, *body.splitlines()] if body is not None else []
 
 
 # What the runtime's options of a change stand in the place of, by the change's name.

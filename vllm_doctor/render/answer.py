@@ -4,6 +4,7 @@ from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair, subj
 from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.remedy.argv import at_once, exact
+from vllm_doctor.remedy.release import wanted
 from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, detail_and_why, facts
@@ -137,6 +138,17 @@ def offer(page: Page, name: str, change: Change, *, why: bool = True, most: int 
         page.verbatim(f"$ {visible(change.command, 400)}", "green", indent=FIELD)
 
 
+def _heading(diagnosis: Diagnosis, finding: Finding, medium: str) -> str:
+    """Where the lines belong, and whether they make the first change: where that one is for hands, another one."""
+    told = place(medium, whole=bool(diagnosis.launch))
+    if wanted(finding.changes) is not None:
+        return told if medium in {"docker", "compose", "pod", "inventory"} else "In the environment that starts it"
+    typed = at_once(finding.changes)
+    if diagnosis.made is not None or not typed or typed[0] is finding.changes[0]:
+        return told
+    return f"Or: {told[:1].lower()}{told[1:]}"
+
+
 def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None) -> None:
     """The corrected launch, where it is known and the reader's own: short enough to be read, or asked for."""
     from vllm_doctor.remedy.medium import Medium, corrected
@@ -148,6 +160,6 @@ def paste(page: Page, diagnosis: Diagnosis, finding: Finding, asked: str | None)
     most = _PASTE if diagnosis.made is None else _CONTAINER
     if not lines or (asked is None and len(lines) > most):
         return
-    page.heading(place(medium, whole=bool(diagnosis.launch)))
+    page.heading(_heading(diagnosis, finding, medium))
     for line in lines:
         page.verbatim(visible(line, 8000), "green", indent=2)

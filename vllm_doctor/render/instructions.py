@@ -17,7 +17,7 @@ _DEEDS = {
     "link": "repair the link between the GPUs",
     "mig-mode": "change the MIG mode",
     "/dev/shm": "repair /dev/shm",  # noqa: S108 - the shared memory file system itself
-    "build-tools": "install a compiler and the headers it needs",
+    "build-tools": "install what compiles kernels at the start",
     "cache-owner": "give the service's user a separate cache folder",
     "cache-dir": "put vLLM's caches on a disk with room",
     "program-code": "change {to} for this vLLM",

@@ -3,7 +3,7 @@
 import re
 
 from vllm_doctor.log.read.prefix import Stripper
-from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Step
+from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Scalar, Step
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.redact.shapes import HIDDEN
@@ -102,12 +102,16 @@ _PAST = {"before_last_crash": "before it last ended by itself", "guard_restarted
 
 def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
     """What was read of the subject, what is nought or not known left out; and notes about the log, a line each."""
-    told = [shown.format(scalar(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
+    told = [shown.format(_read(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
     notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
     notes += [f"{told}: {value}" for name, told in _PAST.items() if (value := diagnosis.facts.get(name))]
     if diagnosis.facts.get("complete_head") is False:
         notes.insert(0, "the beginning of this run was not in what was read")
     return told, [visible(note, 300) for note in notes]
+
+
+def _read(value: Scalar) -> str:
+    return figure(value) if isinstance(value, float) and not value.is_integer() else scalar(value)
 
 
 def predicted(change: Change) -> str:

@@ -114,10 +114,12 @@ def _ranks(case: Case, found: Finding, change: Change) -> str:
     return "ray status" if of_ray else _help(case, change)
 
 
-def _template(case: Case, _: Finding, change: Change) -> str:
+def _template(case: Case, found: Finding, change: Change) -> str:
     given, model = case.flag("chat-template"), case.model or ""
     if isinstance(given, str) and given.startswith("/"):
-        return f"namei -l {shlex.quote(given)}"
+        # A file that vLLM read is there; what it writes for each kind of item is the question.
+        look = "namei -l" if found.code == "VD503" else "grep -nE 'image|video|audio|tool|role'"
+        return f"{look} {shlex.quote(given)}"
     if model.startswith("/"):
         return f"ls {shlex.quote(model)}; grep -il template {shlex.quote(model)}/*.md"
     if _is_hub(model):

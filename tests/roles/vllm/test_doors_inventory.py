@@ -1,5 +1,6 @@
 """Keys, open paths, networks and TLS: what the inventory makes of the unit, and what is refused on the controller."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,8 +8,9 @@ import pytest
 from tests.roles.vllm.plugins import load, said
 from tests.roles.vllm.test_units import judged as composed
 
+ROOT = Path(__file__).parents[3]
 doors = load("plugins/filter/vllm_door_problems.py")
-FINE = {"api_key": True, "api_key_fits": True, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
+FINE = {"api_key": True, "api_key_fits": True, "api_key_is_example": False, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
 TLS = {"ssl_certfile": "/etc/ssl/site/vllm.pem", "ssl_keyfile": "/etc/ssl/site/vllm.key"}
 
 
@@ -43,7 +45,8 @@ def test_modules_of_the_site_stand_behind_the_guards() -> None:
 @pytest.mark.parametrize(
     ("inventory", "do"),
     [
-        ({"api_key_fits": False}, "vllm_api_key: write-a-long-random-key-here"),
+        ({"api_key_fits": False}, "vllm_api_key: what `openssl rand -hex 32` prints, in the vault"),
+        ({"api_key_is_example": True}, "vllm_api_key: what `openssl rand -hex 32` prints, in the vault"),
         ({"secret_names": ["VLLM_API_KEY"]}, "vllm_secrets: take VLLM_API_KEY out, and set vllm_api_key"),
         ({"open_routes": ["/v1/models"]}, "vllm_open_routes: take /v1/models out"),
         ({"open_routes": ["/docs*"]}, "vllm_open_routes: [/health, /metrics]"),
@@ -80,3 +83,10 @@ def test_or_by_their_own_paths_and_are_read_again() -> None:
     assert complaints == ""
     assert unit["credentials"] == {}
     assert (unit["arguments"]["ssl-certfile"], unit["arguments"]["enable-ssl-refresh"]) == (TLS["ssl_certfile"], True)
+
+
+def test_the_examples_key_is_the_one_that_is_refused() -> None:
+    example = (ROOT / "inventories/example/group_vars/vllm/vault.yml.example").read_text(encoding="utf-8")
+    key = next(line.split(": ")[1] for line in example.splitlines() if line.startswith("vault_vllm_api_key:"))
+    variables = (ROOT / "roles/vllm/vars/main.yml").read_text(encoding="utf-8")
+    assert f"api_key_is_example: \"{{{{ '{key}' in __vllm_keys }}}}\"" in variables

@@ -103,7 +103,7 @@ _PROGRAM = frozenset({"program-missing", "program-not-there"})
 _OF_THE_SYSTEM = frozenset({"glibc-old", "static-tls"})
 
 
-_REFUTE = "`python -m vllm.collect_env` works in the environment of the unit"
+_REFUTE = "the same start fails alike in a new environment, with this release and what it installs alone"
 # What a module of the wrong version raises while it is being imported.
 _AT_IMPORT = frozenset(
     {"TypeError", "AttributeError", "NameError", "SyntaxError", "ImportError", "ModuleNotFoundError"}
@@ -203,7 +203,7 @@ def judge(case: Case) -> Outcome:
             severity=severity(case, fault),
             evidence=shown(case, fault, "cudart-missing"),
             changes=(thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, command=brought.typed),),
-            refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment of the unit",
+            refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment that starts vLLM",
         )
     return finding(
         RULE,

@@ -67,7 +67,7 @@ def judge(case: Case) -> Outcome:
             else None,
             _of_plugin(fault) or upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
-        refute="the release fails with the same options",
+        refute="the newest release fails with the same options",
     )
 
 

@@ -36,8 +36,8 @@ def judge(case: Case) -> Outcome:
         return missing
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
-    if not isinstance(fault, NotHere | Unseen) and fault.fields("ray-node-empty").get("what") == _GPU:
-        return _empty_node(case, fault)
+    if not isinstance(fault, NotHere | Unseen) and (what := fault.fields("ray-node-empty").get("what")) is not None:
+        return _empty_node(case, fault, what)
     gpus = case.gpus
     if (named_node := next(reversed(run.all("ray-no-such-node")), None)) is not None:
         return _no_such_node(case, named_node)
@@ -91,13 +91,15 @@ def _place(hit: Hit) -> int:
     return hit.index
 
 
-def _empty_node(case: Case, fault: Fault) -> Finding:
-    """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU: started without
-    one in sight, or with fewer than there are."""
-    why = "start Ray on this node where its GPUs are visible, or name how many; vllm serve needs one on its own node"
+def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
+    """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU (TPU, HPU…): started
+    without one in sight, or with fewer than there are."""
+    why = f"start Ray on this node where its {what}s are visible, or name how many; vllm serve needs one on its own node"
+    many = "--num-gpus=N" if what == _GPU else f"""--resources='{{"{what}": N}}'"""
+    look = "nvidia-smi -L; " if what == _GPU else ""
     return finding(
         RULE,
-        title="Ray offers no GPU on the node where vLLM starts",
+        title=f"Ray offers no {what} on the node where vLLM starts",
         confidence=Confidence.CONFIRMED,
         evidence=shown(case, fault, *_IDS),
         changes=(
@@ -106,10 +108,10 @@ def _empty_node(case: Case, fault: Fault) -> Finding:
                 "ray-start",
                 Direction.REPAIR,
                 why,
-                command="nvidia-smi -L; ray stop; ray start --head --num-gpus=N   # a worker: --address=HEAD:6379",
+                command=f"{look}ray stop; ray start --head {many}   # a worker: --address=HEAD:6379",
             ),
         ),
-        refute="`ray list nodes --detail` shows a GPU among the resources of this node",
+        refute=f"`ray list nodes --detail` shows a {what} among the resources of this node",
     )
 
 

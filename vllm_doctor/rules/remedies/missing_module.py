@@ -93,7 +93,7 @@ def _own_environment() -> tuple[Change, ...]:
 
 def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> MissingModule:
     top = module.partition(".")[0]
-    refute = f"`python -I -c 'import {module}'` works in the environment of the unit"
+    refute = f"`python -I -c 'import {module}'` works in the environment that starts vLLM"
     if hidden:
         why = f"Python takes this file for the package {hidden}: it lies in the folder from which the server starts"
         where = f"python -c 'import importlib.util as u; print(u.find_spec(\"{hidden}\").origin)'"
@@ -201,7 +201,7 @@ def _of_another_vllm(fault: Fault, what: str, told: OfAnotherVllm | None, refute
 
 def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModule | None:
     top = module.partition(".")[0]
-    refute = f"`python -I -c 'from {module} import {name}'` works in the environment of the unit"
+    refute = f"`python -I -c 'from {module} import {name}'` works in the environment that starts vLLM"
     if says(text(case, fault), "import-of-no-file"):
         return _hidden_by_folder(module, name, refute)
     if top == _OWN:
