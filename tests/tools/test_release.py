@@ -843,12 +843,14 @@ class ModelConfig:
         asked = "\n".join(release._by_hand(None, new, tmp_path))
         assert "tools/vllm_lock.py 0.32.0+cu130-x86_64 0.32.0+cu130-aarch64" in asked
         assert "CHANGELOG.md says nothing of 0.32.0" in asked
+        assert "knowledge/released.json: the day it came out" in asked
         for path, text in {
             "roles/vllm/files/locks/0.32.0+cu130-x86_64.lock": "",
             "roles/vllm/files/locks/0.32.0+cu130-aarch64.lock": "",
             "roles/vllm/defaults/main.yml": 'vllm_version: "0.31.0"\n',
             "inventories/one/group_vars/vllm.yml": "vllm_version: 0.32.0\n",
             "CHANGELOG.md": "- 0.32.0 is known\n",
+            "vllm_doctor/knowledge/released.json": '{"days": {"0.32.0": "2026-10-18"}}\n',
         }.items():
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(text)

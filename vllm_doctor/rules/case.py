@@ -1,11 +1,11 @@
 """A snapshot as rules read it: each signal by name, with a record of what was touched."""
 
-import re
 from collections.abc import Mapping
 from functools import cached_property
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
@@ -28,7 +28,7 @@ _ABSURD = 1e15
 # Lines of a log in which a command may stand above what vLLM prints first.
 _ABOVE = 60
 # What setuptools-scm adds where the checkout was changed: the day of the build.
-_BUILT = re.compile(r"\.d(\d{4})(\d\d)(\d\d)$")
+_BUILT = Pattern(r"\.d(\d{4})(\d\d)(\d\d)$")
 
 
 class Case:

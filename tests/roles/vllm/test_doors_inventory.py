@@ -10,7 +10,13 @@ from tests.roles.vllm.test_units import judged as composed
 
 ROOT = Path(__file__).parents[3]
 doors = load("plugins/filter/vllm_door_problems.py")
-FINE = {"api_key": True, "api_key_fits": True, "api_key_is_example": False, "secret_names": [], "guard": "/opt/vllm/guard/0123abcd"}
+FINE = {
+    "api_key": True,
+    "api_key_fits": True,
+    "api_key_is_example": False,
+    "secret_names": [],
+    "guard": "/opt/vllm/guard/0123abcd",
+}
 TLS = {"ssl_certfile": "/etc/ssl/site/vllm.pem", "ssl_keyfile": "/etc/ssl/site/vllm.key"}
 
 

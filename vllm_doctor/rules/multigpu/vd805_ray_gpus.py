@@ -94,7 +94,7 @@ def _place(hit: Hit) -> int:
 def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
     """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU (TPU, HPU…): started
     without one in sight, or with fewer than there are."""
-    why = f"start Ray on this node where its {what}s are visible, or name how many; vllm serve needs one on its own node"
+    why = f"start Ray on this node where its {what}s are visible, or name how many; vllm serve needs one here"
     many = "--num-gpus=N" if what == _GPU else f"""--resources='{{"{what}": N}}'"""
     look = "nvidia-smi -L; " if what == _GPU else ""
     return finding(
