@@ -65,6 +65,16 @@ def parse_version(text: str) -> Version | None:
     return Version(numbers, text.strip(), bool(found[2]) or ".dev" in rest.split("+")[0])
 
 
+# What setuptools-scm adds where the checkout was changed.
+_BUILT = Pattern(r"\.d(\d{4})(\d\d)(\d\d)\s*\Z")
+
+
+def built_on(text: str) -> str | None:
+    """The day on which a build of a changed checkout was made, `2025-01-03` of 0.1.dev3896+ga491d6f.d20250103."""
+    found = _BUILT.search(text)
+    return "-".join(found.groups()) if found else None
+
+
 # A whole release as PEP 440 writes it, what a person types; a log has more words behind its version.
 _WRITTEN = Pattern(
     r"v?\d{1,4}(?:\.\d{1,4}){1,3}(?:(?:a|b|rc)\d{1,4})?(?:\.post\d{1,4})?(?:\.dev\d{1,6})?(?:\+[A-Za-z0-9][A-Za-z0-9.]{0,60})?",

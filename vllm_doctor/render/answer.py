@@ -3,8 +3,8 @@
 from vllm_doctor.records.finding import Change, Diagnosis, Finding, Repair, subject
 from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.redact.visible import visible
+from vllm_doctor.remedy import release
 from vllm_doctor.remedy.argv import at_once, exact
-from vllm_doctor.remedy.release import wanted
 from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.page import Page
 from vllm_doctor.render.sentences import aside, detail_and_why, facts
@@ -141,7 +141,7 @@ def offer(page: Page, name: str, change: Change, *, why: bool = True, most: int 
 def _heading(diagnosis: Diagnosis, finding: Finding, medium: str) -> str:
     """Where the lines belong, and whether they make the first change: where that one is for hands, another one."""
     told = place(medium, whole=bool(diagnosis.launch))
-    if wanted(finding.changes) is not None:
+    if release.wanted(finding.changes) is not None:
         return told if medium in {"docker", "compose", "pod", "inventory"} else "In the environment that starts it"
     typed = at_once(finding.changes)
     if diagnosis.made is not None or not typed or typed[0] is finding.changes[0]:

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
-from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.knowledge.version import built_on
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
@@ -27,8 +27,6 @@ GIB = 1 << 30
 _ABSURD = 1e15
 # Lines of a log in which a command may stand above what vLLM prints first.
 _ABOVE = 60
-# What setuptools-scm adds where the checkout was changed: the day of the build.
-_BUILT = Pattern(r"\.d(\d{4})(\d\d)(\d\d)$")
 
 
 class Case:
@@ -227,9 +225,9 @@ class Case:
     def _out_then(self) -> Version | None:
         """The newest release of the day on which an unnumbered build was made, or on which the log was written: a later
         one did not run. None where no day is told with its year."""
-        built = _BUILT.search(self.version_text or "")
+        built = built_on(self.version_text or "")
         if built is not None:
-            return versions.newest_on("-".join(built.groups()))
+            return versions.newest_on(built)
         told = (day_of(line.at) for line in reversed(self._run.lines)) if self._run is not None else ()
         day = next(filter(None, told), None)
         return versions.newest_on(day) if day is not None else None
