@@ -57,6 +57,7 @@ _DEEDS = {
     "client-retry": "let the client send it again",
     "wsl": "run vLLM under WSL, or on Linux",
     "wsl-kernel": "update the kernel of WSL",
+    "host-kernel": "update the kernel of the host",
     "gpu-sharing": "change how the container shares the GPU",
     "guard": "put a guard in front of the server",
     "kv-transfer": "repair the KV transfer",
