@@ -58,6 +58,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     asks_map_of_adapted_experts: bool
     adapts_experts: bool
     mxfp4_for_triton: bool
+    undoes_double_quantization: bool
     keeps_fp8_workspace: bool
     keeps_moe_workspace: bool
     frees_experts_workspace: bool

@@ -51,8 +51,11 @@ NVFP4 = Format("nvfp4", 4, 16, 1.0)
 MXFP4 = Format("mxfp4", 4, 32, 1.0)
 FP8_LOADED = Format("fp8", 8, block=128)  # in blocks as it loads
 MXFP8 = Format("mxfp8", 8, 32, 1.0)
-# bitsandbytes: one fp32 absmax per 64 values; vLLM undoes double quantization when loading (bitsandbytes_loader.py).
+# bitsandbytes: one fp32 absmax per 64 values. Doubly quantized, which is what vLLM does itself as it loads and most
+# checkpoints are, absmax has one byte, and 256 of them one in 4 bytes (bitsandbytes_loader.py compress_statistics,
+# before 0.9 loader.py); later releases undo that when loading.
 BNB4 = Format("bnb4", 4, 64, 4.0)
+BNB4_TWICE = Format("bnb4, doubly", 4, 64, 1 + 4 / 256)
 BNB8 = Format("bnb8", 8, 0)
 
 # The methods among which vLLM chooses for such a checkpoint, best first (their override_quantization_method).
@@ -304,7 +307,8 @@ def scheme(config: Section | None, online: str | None, element: int, gguf: str |
             ),
         )
     if method == "bitsandbytes":
-        fmt = BNB8 if config.values.get("load_in_8bit") is True else BNB4
+        once = config.values.get("bnb_4bit_use_double_quant") is False
+        fmt = BNB8 if config.values.get("load_in_8bit") is True else BNB4 if once else BNB4_TWICE
         return Scheme(method, lambda n, _e: base if n in skip else fmt)
     if method == "mxfp4":
         return Scheme(method, lambda _n, expert: MXFP4 if expert else base)
@@ -333,7 +337,7 @@ def _online(method: str | None, base: Format) -> Scheme:
         "fp8_per_channel": FP8_CHANNEL,
         "int8_per_channel_weight_only": INT8_CHANNEL,
         "nvfp4_per_token": NVFP4,
-        "bitsandbytes": BNB4,
+        "bitsandbytes": BNB4_TWICE,
         "ptpc_fp8": FP8_CHANNEL,
         "mxfp8": MXFP8,
         "int8_per_channel": INT8_CHANNEL,

@@ -81,6 +81,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         splits_large=s.does.splits_large_blocks,
         capability=gpu.capability if gpu else None,
         rope_element=s.element,
+        undoes_double=s.does.undoes_double_quantization,
     )
     own = a.model_type.startswith("gemma4") and s.does.shares_keys_without_weights
     # A model that pools is built without the head (models/adapters.py StageMissingLayer).
@@ -134,7 +135,8 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         plain = _loaded(shown, (None, s.element, None), s.parallel, index, target, drafts)
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     kept_beyond = turboquant.reserved(a, s)
-    pinned = may_stay(activation.terms, s, gpu.capability if gpu else None)
+    capability = gpu.capability if gpu else None
+    pinned = may_stay(activation.terms, s, capability)
     return Stage(
         weights,
         activation,
@@ -147,7 +149,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         away,
         loading,
         pinned,
-        left_behind(s, pinned, highest=activation.peak > activation.compiled),
+        left_behind(s, pinned, capability, highest=activation.peak > activation.compiled),
         kept_beyond,
     )
 

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.generations import ADA, BLACKWELL, HOPPER
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture, Attention
-from vllm_doctor.plan.model.quantization import FP8_LOADED, MXFP4, Format, Scheme, unquantized_format
+from vllm_doctor.plan.model.quantization import (
+    BNB4,
+    BNB4_TWICE,
+    FP8_LOADED,
+    MXFP4,
+    Format,
+    Scheme,
+    unquantized_format,
+)
 from vllm_doctor.plan.terms.matrices import Matrix, layer_matrices, padded_vocab
 from vllm_doctor.plan.terms.vision_weights import vision_bytes
 
@@ -30,6 +38,7 @@ class WeightTarget(msgspec.Struct, frozen=True):
     capability: float | None = None
     rope_element: int = 2
     rope_rows: int | None = None
+    undoes_double: bool = True  # False to 0.9.1: what bitsandbytes quantizes twice stays so
 
 
 def allocated(size: float, *, splits_large: bool = True) -> float:
@@ -97,7 +106,10 @@ def padded(m: Matrix, fmt: Format, target: WeightTarget) -> Matrix:
 
 def as_kernel_keeps(fmt: Format, target: WeightTarget) -> Format:
     """Marlin knows no blocks: each scale of a block is repeated for its rows, in the model dtype, a group of the input
-    side apart (marlin_utils_fp8.py prepare_fp8_layer_for_marlin, prepare_fp8_moe_layer_for_marlin)."""
+    side apart (marlin_utils_fp8.py prepare_fp8_layer_for_marlin, prepare_fp8_moe_layer_for_marlin). What bitsandbytes
+    quantizes twice later releases keep once."""
+    if fmt is BNB4_TWICE and target.undoes_double:
+        return BNB4
     # Marlin multiplies 8-bit floats, weights alone in 8 bits (utils/marlin_utils_fp8.py).
     marlin = target.capability is not None and target.capability < ADA
     if not (marlin and fmt.block and fmt.bits == 8):
