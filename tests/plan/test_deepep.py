@@ -104,3 +104,12 @@ def test_batches_of_one_size_have_a_short_step_where_none_is_asked_for(flags, ve
     s = settings(EXPERTS, flags, version)[1]
     assert s.batched == step
     assert s.seqs <= step
+
+
+def test_data_parallel_ranks_that_exchange_tokens_are_joined_as_tensor_parallel_ones():
+    dense = {**EXPERTS, "num_experts": 0, "architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    alone, _ = grown(dense, "-dp 4", "0.19.1")
+    joined, _ = grown(EXPERTS, "-dp 4", "0.19.1")
+    assert joined - alone > 0.2
+    assert joined == pytest.approx(grown(EXPERTS, "-tp 4 --enforce-eager", "0.19.1")[0], abs=0.01)
+    assert grown(EXPERTS, "-dp 4 --data-parallel-size-local 1", "0.19.1")[0] == pytest.approx(alone, abs=0.01)

@@ -73,12 +73,16 @@ def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | No
         more = s.parallel.tp - 1
         below, above = _HIP.below + more * _RCCL.below, _HIP.above + more * _RCCL.above
         return Estimate(_HIP.gib + kept + more * _RCCL.gib, below, above)
-    cell = _cell(s, gpu, total_gib)
+    ranks = _joined(a, s)
+    cell = _cell(s, gpu, total_gib, ranks)
     fit, unit = cell.fit or _NOTHING, 1.0
     if cell.unit != "GiB":
         unit = total_gib or (gpu.total_gib if gpu is not None else 0.0)
-    middle = unit * (fit.middle + fit.each * (s.parallel.tp - 2))
+    middle = unit * (fit.middle + fit.each * (ranks - 2))
     below, above = unit * fit.below, unit * fit.above
+    if ranks > s.parallel.tp:
+        # No start of such ranks is in the fits, so it may be what one card takes.
+        below = max(below, middle)
     if s.does.measures_consumed:
         return Estimate(middle + kept, below + _KEPT_BELOW, above + _KEPT_ABOVE)
     return Estimate(middle, below, above)
@@ -103,18 +107,26 @@ def _token_table(s: Settings) -> float:
     return s.seqs * s.length * (5 if marks else 4) / GIB
 
 
-def _cell(s: Settings, gpu: Card | None, total_gib: float | None) -> Cell:
+def _joined(a: Architecture, s: Settings) -> int:
+    """Ranks of this host that NCCL joins with each other. Data-parallel ranks that hand each other tokens have as many
+    groups as tensor-parallel ones, with a communicator each (distributed/parallel_state.py initialize_model_parallel:
+    dp and ep for tp and ep)."""
+    return s.parallel.tp * (s.parallel.local if a.moe is not None and s.parallel.dp > 1 else 1)
+
+
+def _cell(s: Settings, gpu: Card | None, total_gib: float | None, joined: int) -> Cell:
     """This kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
     about its memory are, where they are alike."""
     links = {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
-    joined = {"nvlink" if link == "nvlink" else "pcie" for link in links}
-    link = joined.pop() if len(joined) == 1 else None
+    ways = {"nvlink" if link == "nvlink" else "pcie" for link in links}
+    link = ways.pop() if len(ways) == 1 else None
     capability = gpu.capability if gpu is not None else None
     runner = "V2" if s.v2_runner else "V1" if s.engine == "V1" else None
-    ranks = split_starts(s.parallel.tp, s.parallel.pp)
-    # Eager ranks over NVLink have no fused all-reduce, and no workspace of it (compilation/passes, allreduce_rms).
+    ranks = split_starts(joined, s.parallel.pp)
+    # Eager ranks over NVLink have no fused all-reduce, and no workspace of it (compilation/passes, allreduce_rms); nor
+    # have those that add up nothing.
     asked = (s.version, s.engine, runner, ranks, link, capability)
-    return next(c for c in cells() if c.fit and c.of(*asked, eager=s.eager))
+    return next(c for c in cells() if c.fit and c.of(*asked, eager=s.eager or s.parallel.tp == 1))
 
 
 def persistent(a: Architecture, s: Settings) -> float:
