@@ -22,9 +22,11 @@ from vllm_doctor.plan.terms.matrices import padded_vocab
 from vllm_doctor.plan.terms.term import Term
 
 _NAME = "compiling, embedding table"
-# From where on the copy was seen to stay: three starts of four on compute capability 12 (0.28 on an RTX 5090 and on an
-# RTX PRO 4000; 0.30 on an RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16), none of five
-# others. The fourth was of 0.24, which runs on torch 2.11; the three run on 2.13.
+# From where on the copy is planned to stay: three starts of four on compute capability 12 (0.28 on an RTX 5090 and on
+# an RTX PRO 4000; 0.30 on an RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16). The fourth was
+# of 0.24, which runs on torch 2.11; the three run on 2.13. Of five hosts below, on torch 2.13, it stayed on two (0.28
+# on an RTX 4090; 0.29 on a card of 6 GB, which logged 0.53 GiB taken, the table being 0.58) and not on three (0.27 on
+# an RTX 4090 under WSL, 0.28 on an L40S, 0.30 on an A100), so there the range has it.
 PINNED_FROM = 12.0
 # The least compute capability for which this is known: a Tesla V100 showed nothing of it.
 COMPILED_FROM = 7.5
@@ -51,16 +53,18 @@ def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_
 def may_stay(terms: Iterable[Term], s: Settings, capability: float | None) -> float:
     """Bytes of the copy that may stay: until 0.31, where no large block is split in the profile's pass, a small block
     cut from a freed one keeps the whole of it (v1/worker/gpu_worker.py, in the words of its own comment)."""
-    if s.expandable or s.does.keeps_profile_whole or (capability or 0.0) < PINNED_FROM:
+    seen = (capability or 0.0) >= PINNED_FROM or s.does.allocates_by_torch_2_13
+    if s.expandable or s.does.keeps_profile_whole or not seen:
         return 0.0
     return sum(t.bytes for t in terms if t.name == _NAME)
 
 
-def left_behind(s: Settings, left: float, *, highest: bool) -> float:
-    """Of the `left` bytes that may stay, what is planned to: all of them with torch 2.13 (requirements/cuda.txt), where
-    the copy is what the pass takes `highest`; a wider step takes its block again."""
+def left_behind(s: Settings, left: float, capability: float | None, *, highest: bool) -> float:
+    """Of the `left` bytes that may stay, what is planned to: all of them with torch 2.13 (requirements/cuda.txt) from
+    compute capability 12 on, where the copy is what the pass takes `highest`; a wider step takes its block again."""
     own = highest or s.timed is Timed.EVERY
-    return left if s.does.allocates_by_torch_2_13 and own else 0.0
+    planned = s.does.allocates_by_torch_2_13 and (capability or 0.0) >= PINNED_FROM
+    return left if planned and own else 0.0
 
 
 def left_by_compiling(size: float) -> Term:
