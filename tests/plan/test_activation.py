@@ -103,6 +103,15 @@ def test_the_encoder_profile_stays_under_the_language_pass():
     assert peak(seeing, "--skip-mm-profiling", "0.19.0").peak == blind.peak
 
 
+@pytest.mark.parametrize(("ranks", "values"), [(2, 9 * 1152), (4, 7 * 1152)])
+def test_each_rank_has_a_part_of_attention_and_all_of_what_stands_beside_it(ranks, values):
+    text = {**LLAMA_8B, "model_type": "qwen3_5_text"}
+    seeing = {"model_type": "qwen3_5", "text_config": text, "vision_config": {**VISION, "model_type": "qwen3_5"}}
+    told = peak(seeing, f"--tensor-parallel-size {ranks}", "0.27.0")
+    run = next(t for t in told.terms if t.name == "vision encoder").bytes
+    assert run == pytest.approx(65536 * 2 * (values + 16 * 16 * 3 * 2))
+
+
 def test_a_long_v0_profile_of_a_vision_model_takes_the_card():
     # A start of Qwen2.5-VL-3B on 32 GB left 0.1 GiB for the cache at 128000 tokens, and 16.9 at 32768.
     text = {
