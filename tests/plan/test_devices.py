@@ -166,8 +166,8 @@ def least_sure(tmp_path, monkeypatch, capsys):
     config = tmp_path / "config.json"
     config.write_text(json.dumps(LLAMA_8B))
 
-    def asked(*card):
-        launch = ("vllm", "serve", "m", "--max-model-len", "8192", "--tensor-parallel-size", "2")
+    def asked(*card, flags=("--tensor-parallel-size", "2")):
+        launch = ("vllm", "serve", "m", "--max-model-len", "8192", *flags)
         fixed = ("--gpus", "2", "--vllm-version", "0.20.0", "--model-config", str(config), "--format", "json")
         run(["plan", *fixed, *card, "--", *launch])
         return json.loads(capsys.readouterr().out)["least_sure"]
@@ -188,6 +188,17 @@ def test_the_fact_is_named_that_would_narrow_the_range_most(least_sure, card, te
     assert told["term"] == term
     assert fact in told["told_by"]
     assert told["pool_less_gib"] + told["pool_more_gib"] > 0
+
+
+def test_an_unnamed_card_that_may_be_an_a100_may_have_its_step(least_sure):
+    def told(total, *flags):
+        return least_sure("--gpu-memory-gib", total, flags=("--tensor-parallel-size", "1", *flags))
+
+    assert told("79.2")["term"] == "default step"
+    assert told("79.2")["pool_more_gib"] == pytest.approx(0.94, abs=0.02)
+    assert told("79.2")["told_by"].startswith("--gpu: an A100 takes fewer")
+    assert told("94.0")["term"] != "default step"
+    assert told("79.2", "--max-num-seqs", "64", "--max-num-batched-tokens", "4096")["term"] != "default step"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -46,6 +46,8 @@ from vllm_doctor.plan.launch.which_engine import which_engine
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.largest_image import most_pixels
 from vllm_doctor.plan.model.quantization import gguf_bits
+
+_BEYOND_A100 = 82.0  # GiB that no A100 has
 
 
 def _length(flags: Flags, arch: Architecture, env: dict[str, str], refusals: list[Refusal]) -> tuple[int, bool]:
@@ -156,16 +158,21 @@ def resolve(  # noqa: PLR0917
         "enable-chunked-prefill",
         default=v1 or chunks_unasked(flags, arch, does, gpu, length, drafts=method is not None, pooling=pooling),
     )
-    defaults = batch_defaults(version, total_gib, gpu.name if gpu else "", use_v1=v1)
     # Asked for throughput, both defaults are doubled (engine/arg_utils.py, since 0.17).
     times = 2 if flags.text("performance-mode") == "throughput" else 1
-    told = {one.flag for one in refusals}  # by the release's own checks, which its wheel shows since 0.30
-    refusals += (one for one in refusals_of_launch(flags, arch, par, length, does) if one.flag not in told)
-    seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
-    tokens = None if defaults.tokens is None else _step(defaults.tokens, flags, env, par, version) * times
-    batched = batched_tokens(flags, version, which, arch, length, seqs, chunked, tokens)
-    if "max-num-seqs" not in flags.values:
-        seqs = min(seqs, batched)
+    # Not what the release's own checks have told, which its wheel shows since 0.30.
+    refusals += _untold(refusals_of_launch(flags, arch, par, length, does), refusals)
+
+    def batch(card: str) -> tuple[int, int]:
+        """Sequences and tokens of a step, where the card has this name."""
+        defaults = batch_defaults(version, total_gib, card, use_v1=v1)
+        seqs = flags.int("max-num-seqs", defaults.seqs * times, 1, 10**7)
+        tokens = None if defaults.tokens is None else _step(defaults.tokens, flags, env, par, version) * times
+        batched = batched_tokens(flags, version, which, arch, length, seqs, chunked, tokens)
+        return seqs if "max-num-seqs" in flags.values else min(seqs, batched), batched
+
+    seqs, batched = batch(gpu.name if gpu else "")
+    on_a100 = batch("A100") if gpu is None and (total_gib or 0.0) < _BEYOND_A100 else (seqs, batched)
     whole_prompts = not chunked and "max-num-batched-tokens" in flags.values and not auto
     small = of_a_step(batched, seqs=seqs, length=length if whole_prompts else None)
     refusals += (one for one in small if one not in refusals)  # the launch alone may have said it
@@ -241,8 +248,7 @@ def resolve(  # noqa: PLR0917
     host = host_asked(flags, env, does, refusals, None if v1 else SWAPPED_GIB)
     host, kept = weights_kept(host, version, v1=v1, v2=v2)
     notes += kept
-    unlike = cache_groups.refusals(flags, arch, host.connectors, version, does) if v1 else ()
-    refusals += [one for one in unlike if one.flag not in {r.flag for r in refusals}]
+    refusals += _untold(cache_groups.refusals(flags, arch, host.connectors, version, does) if v1 else (), refusals)
     return Settings(
         version=version,
         engine=which,
@@ -253,6 +259,7 @@ def resolve(  # noqa: PLR0917
         auto_length=auto,
         seqs=seqs,
         batched=batched,
+        on_a100=on_a100 if on_a100 != (seqs, batched) else None,
         chunked=chunked,
         prefix_caching=flags.on("enable-prefix-caching", default=v1 and not pooling and caches_prefixes(version, arch)),
         kv_dtype=layers_cache_type(flags, arch, does),
@@ -324,6 +331,12 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _untold(found: Iterable[Refusal], told: Iterable[Refusal]) -> list[Refusal]:
+    """Of what was found, what concerns no flag that was told of."""
+    flags = {one.flag for one in told}
+    return [one for one in found if one.flag not in flags]
 
 
 def _drafter(told: Architecture | None, method: str | None, does: Behaviour) -> Architecture | None:

@@ -57,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True):
     dtype: str
     element: int
     quantization: str | None
+    on_a100: tuple[int, int] | None = None  # sequences and tokens of a step, where the unnamed card may be an A100
     unpacked: Unpacked = msgspec.field(default_factory=Unpacked)  # layers whose cache keeps the model's type
     full_graphs: bool = True  # graphs of whole decoding batches, where the release has them
     mixed_graphs: bool = False  # of whole batches of any kind (cudagraph_mode FULL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.plan.launch.settings import Settings
@@ -10,7 +11,7 @@ from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import Scheme
 from vllm_doctor.plan.prediction.known import KnownTerms
 from vllm_doctor.plan.prediction.record import GIB
-from vllm_doctor.plan.prediction.spreads import Spread, range_of, spreads_of
+from vllm_doctor.plan.prediction.spreads import STEP, Spread, range_of, spreads_of
 from vllm_doctor.plan.prediction.stage import Stage, stage_of
 from vllm_doctor.plan.terms.outside_torch import Estimate, graphs, non_torch, not_of_torch
 
@@ -63,6 +64,11 @@ def figures_of(  # noqa: PLR0917
         spreads = spreads_of(
             a, s, fmt, weights, stage, outside, captured if charged else None, known, gpu=gpu, total_gib=total_gib
         )
+        if s.on_a100 is not None:
+            seqs, batched = s.on_a100
+            there = replace(s, seqs=seqs, batched=batched, on_a100=None)
+            other = figures_of(a, there, gpu, total_gib, known, fmt, index)[0].available or available
+            spreads.append(Spread(STEP, max(0.0, available - other), max(0.0, other - available)))
         below, above = range_of(spreads)
         margin = (available - below, available + above)
     found = Figures(
