@@ -99,6 +99,18 @@ def test_a_release_without_nnodes_is_not_advised_to_take_it(told):
     assert "nnodes" not in advised
 
 
+def test_ray_takes_cards_of_other_hosts_which_are_taken_for_granted(told):
+    launch = ("--", "vllm", "serve", "m", "-tp", "4", "-pp", "2")
+    _, text = told(LLAMA_8B, "--gpus", "4", *launch, "--distributed-executor-backend", "ray")
+    assert "H100 80GB HBM3 × 4 on each of 2 hosts: starts" in text
+    assert "2 hosts with 4 such as this one are taken for granted" in " ".join(text.split())
+    code, text = told(LLAMA_8B, "--gpus", "4", *launch)
+    assert code == 1
+    assert "needed: at most the 4 GPU(s) of the host (--gpus)" in text
+    _, text = told(LLAMA_8B, "--gpus", "8", *launch, "--distributed-executor-backend", "ray")
+    assert "taken for granted" not in text
+
+
 def test_hosts_that_ray_finds_itself_are_not_named(told):
     launch = ("--", "vllm", "serve", "m", "--nnodes", "2", "-tp", "8", "--distributed-executor-backend", "ray")
     _, text = told(LLAMA_8B, "--gpus", "8", *launch)

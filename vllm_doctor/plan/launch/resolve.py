@@ -38,7 +38,14 @@ from vllm_doctor.plan.launch.refused import NOT_IN_FLOAT16, refusals_of_launch
 from vllm_doctor.plan.launch.runner import answers_pooled, caches_prefixes, on_v2
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Products, Settings
 from vllm_doctor.plan.launch.shared_experts import all2all_backends, shared_experts
-from vllm_doctor.plan.launch.spread import check_parallel, hosts_of_a_copy, local_ranks, partition
+from vllm_doctor.plan.launch.spread import (
+    check_parallel,
+    hosts_of_a_copy,
+    local_ranks,
+    of_the_cluster,
+    over_ray,
+    partition,
+)
 from vllm_doctor.plan.launch.step import batched_tokens, largest_capture
 from vllm_doctor.plan.launch.towers import whole_tower
 from vllm_doctor.plan.launch.unasked_chunks import chunks_unasked
@@ -142,7 +149,8 @@ def resolve(  # noqa: PLR0917
     if choice.because is not None:
         notes.append(f"vLLM {version} runs this on its V0 engine: its V1 does not take {choice.because}")
     refusals += [choice.refusal] if choice.refusal is not None else []
-    par = _parallel(flags, env, arch, version)
+    par = over_ray(_parallel(flags, env, arch, version), flags, gpus)
+    notes += of_the_cluster(par, flags)
     check_parallel(par, arch, gpus, refusals, adapters=flags.on("enable-lora", default=False))
     refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)
     if gpu is not None and gpu.slice and par.tp * par.pp > 1:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from math import ceil
+
+from msgspec.structs import replace
+
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.parallel import Parallel
@@ -27,6 +31,25 @@ def hosts_of_a_copy(flags: Flags) -> int:
     """Hosts that share the ranks of one copy of the model (config/parallel.py nnodes_within_dp, local_world_size)."""
     groups = max(flags.int("data-parallel-size", 1, 1, 4096) // local_ranks(flags), 1)
     return max(nodes(flags) // groups, 1)
+
+
+def over_ray(par: Parallel, flags: Flags, gpus: int) -> Parallel:
+    """The ranks spread over the hosts of Ray's cluster, where it is asked to spread them and this host has too few
+    cards: it takes any in the cluster and warns that they are not of one host (executor/ray_utils.py,
+    later v1/executor/ray_utils.py)."""
+    asked = flags.text("distributed-executor-backend") == "ray" and par.hosts == 1
+    return replace(par, hosts=ceil(par.cards / max(gpus, 1))) if asked else par
+
+
+def of_the_cluster(par: Parallel, flags: Flags) -> list[str]:
+    """What is taken for granted where Ray spreads the ranks."""
+    if par.hosts == 1 or nodes(flags) > 1:
+        return []
+    ranks = par.tp * par.pp * par.prefill * par.local
+    return [
+        f"Ray takes cards of any host of its cluster for the {ranks} ranks: {par.hosts} hosts with {par.cards} such as "
+        "this one are taken for granted, and with fewer the launch does not start"
+    ]
 
 
 def partition(env: dict[str, str]) -> tuple[int, ...]:
