@@ -189,7 +189,6 @@ def resolve(  # noqa: PLR0917
     )
     if utilization == 0.0:
         raise SettingError("--gpu-memory-utilization: found 0; needed: a fraction above 0 and up to 1")
-    estimate = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
     level = flags.text("compilation-config") or ""
     modes = {} if level.isdigit() else flags.object("compilation-config")
     # At level 1 graphs are of pieces alone (config/vllm.py OPTIMIZATION_LEVEL_01).
@@ -317,7 +316,7 @@ def resolve(  # noqa: PLR0917
         latents=does.caches_latents and env.get("VLLM_MLA_DISABLE", "0") != "1",
         aligned_latents=which == "V0" and does.aligns_latents and env.get("VLLM_CUDA_MEM_ALIGN_KV_CACHE") != "0",
         products=_products(env) if which == "V0" and does.multiplies_latent_weights else None,
-        estimate_graphs=(estimate != "0") if does.estimates_graphs else estimate == "1" and does.can_estimate_graphs,
+        estimate_graphs=_charges_graphs(env, does),
         flashinfer_asked=None if sampler is None else sampler == "1",
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
@@ -339,6 +338,12 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _charges_graphs(env: Mapping[str, str], does: Behaviour) -> bool:
+    """Is what graphs are estimated to take kept free for them?"""
+    asked = env.get("VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS")
+    return asked != "0" if does.estimates_graphs else asked == "1" and does.can_estimate_graphs
 
 
 def _untold(found: Iterable[Refusal], told: Iterable[Refusal]) -> list[Refusal]:

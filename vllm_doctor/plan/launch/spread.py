@@ -46,10 +46,11 @@ def of_the_cluster(par: Parallel, flags: Flags) -> list[str]:
     if par.hosts == 1 or nodes(flags) > 1:
         return []
     ranks = par.tp * par.pp * par.prefill * par.local
-    return [
+    told = (
         f"Ray takes cards of any host of its cluster for the {ranks} ranks: {par.hosts} hosts with {par.cards} such as "
         "this one are taken for granted, and with fewer the launch does not start"
-    ]
+    )
+    return [told]
 
 
 def partition(env: dict[str, str]) -> tuple[int, ...]:
