@@ -196,7 +196,7 @@ def test_an_unnamed_card_that_may_be_an_a100_may_have_its_step(least_sure):
 
     assert told("79.2")["term"] == "default step"
     assert told("79.2")["pool_more_gib"] == pytest.approx(0.94, abs=0.02)
-    assert told("79.2")["told_by"].startswith("--gpu: an A100 takes fewer")
+    assert told("79.2")["told_by"].startswith("--gpu: by default an A100 takes fewer")
     assert told("94.0")["term"] != "default step"
     assert told("79.2", "--max-num-seqs", "64", "--max-num-batched-tokens", "4096")["term"] != "default step"
 
