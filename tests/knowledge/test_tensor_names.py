@@ -8,6 +8,7 @@ ADAPTER = "The weights are those of an adapter that was not merged"
 QUANTIZED = "The checkpoint's tensor is quantized, and the model's layer is not"
 TIED = "The checkpoint has an lm_head, which the model ties to its embedding"
 WRAPPED = "The tensors' names have the prefix of a wrapper of training"
+MISTRAL = "A model with images or sound in Mistral's own format, read as its text part alone"
 WHOLE = "The checkpoint is a model with images, read as its text part alone"
 
 
@@ -29,6 +30,10 @@ WHOLE = "The checkpoint is a model with images, read as its text part alone"
         ("'module.layers.3.mlp.up_proj.weight'", WRAPPED),
         ("There is no module or parameter named 'language_model' in ExampleForCausalLM", WHOLE),
         ("There is no module or parameter named 'language_model' in ExampleForConditionalGeneration", None),
+        ("There is no module or parameter named 'base_model' in ExampleForCausalLM", ADAPTER),
+        ("There is no module or parameter named '_orig_mod' in ExampleForCausalLM", WRAPPED),
+        ("There is no module or parameter named 'mm_whisper_embeddings' in ExampleForCausalLM", MISTRAL),
+        ("There is no module or parameter named 'mm_whisper_embeddings' in ExampleForConditionalGeneration", None),
         ("'layers.3.mlp.up_proj.bias'", None),
         ("'layers.3.submodule.weight'", None),
     ],

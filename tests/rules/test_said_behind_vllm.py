@@ -145,3 +145,45 @@ def test_a_client_that_sends_nothing_is_set_right_and_not_the_server(line: str, 
     told = diagnosed(f"vllm serve runs on gpu7\n{line}\nopenai.APIConnectionError: Connection error.\n").findings[0]
     assert (told.code, told.changes[0].name) == ("VD521", name)
     assert not any(change.name == "server-log" for change in told.changes)
+
+
+def test_a_tensor_s_class_is_read_whole_however_long_the_message_is() -> None:
+    said = "ValueError: There is no module or parameter named 'mm_whisper_embeddings' in ExampleOfALongNameForCausalLM"
+    told = diagnosed(f"vllm serve /models/rooms\n{said}\n").findings[0]
+    assert (told.code, told.changes[0].name) == ("VD523", "vllm-version")
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "after"),
+    [
+        ("if total_num_attention_heads % tensor_parallel_size != 0:", "tensor-parallel-size", 1),
+        ("share = total // self.parallel_config.pipeline_parallel_size", "pipeline-parallel-size", 1),
+        ("share = total // number_of_rooms", "vllm-version", "0.33.0"),
+    ],
+)
+def test_the_option_that_a_line_divides_by_is_raised_from_0(code: str, name: str, after: str | int) -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/usr/local/lib/python3.10/dist-packages/vllm/config.py", line 402, in verify_with_parallel_config\n'
+        f"    {code}\n"
+        "ZeroDivisionError: integer division or modulo by zero\n"
+    )
+    change = diagnosed(text).findings[0].changes[0]
+    assert (change.name, str(change.after)) == (name, str(after))
+
+
+def test_what_the_background_task_of_v0_raises_is_a_request_s() -> None:
+    text = (
+        "ERROR 03-20 04:18:14 async_llm_engine.py:68] Engine background task failed\n"
+        "ERROR 03-20 04:18:14 async_llm_engine.py:68] Traceback (most recent call last):\n"
+        'ERROR 03-20 04:18:14 async_llm_engine.py:68]   File "/x/site-packages/transformers/models/qwen2_5_vl/'
+        'processing_qwen2_5_vl.py", line 139, in __call__\n'
+        "ERROR 03-20 04:18:14 async_llm_engine.py:68]     raise ValueError(\n"
+        "ERROR 03-20 04:18:14 async_llm_engine.py:68] ValueError: The length of fps (3) must be equal to the length of "
+        "video_grid_thw (1) or fps should be a single number.\n"
+    )
+    told = diagnosed(text).findings[0]
+    assert (told.title, told.changes[0].name) == (
+        "The request gives other frame rates (fps) than it has videos",
+        "client-input",
+    )

@@ -247,6 +247,9 @@ class AnalysedRun(RunWithFaults):
         Of an excerpt that lacks its start, the calls alone tell.
         """
         told = fault.of_a_request or fault.startup_phase is StartupPhase.SERVING or self.served(until=fault.index)
+        # V0's engine has its background task once requests come
+        heads = (hit.index for hit in self.deaths if hit.id == "engine-task-failed")
+        told = told or any(fault.index - HEADING <= i <= fault.last for i in heads)
         # statistics below it, and no start between them, are those of a server that was up before
         return told or (any(h.index > fault.last for h in self.all("stats")) and not self._starts(fault.last))
 

@@ -84,7 +84,7 @@ def _title(case: Case, fault: Fault, known: str | None) -> str:
 
 def _writer(case: Case, fault: Fault, known: str | None) -> TensorName | None:
     """Who writes such a name; None where the failure is about no name, or the name could be anybody's."""
-    return tensor_name(_said(case, fault, known)) if known in {None, _WITHOUT_PLACE} else None
+    return tensor_name(_words(case, fault, known)) if known in {None, _WITHOUT_PLACE} else None
 
 
 def _page_lost(case: Case, fault: Fault) -> Finding:
@@ -161,12 +161,17 @@ def _sent_by_a_trainer(fault: Fault) -> bool:
 
 
 def _said(case: Case, fault: Fault, known: str | None) -> str:
-    """The message's own words, or the name of the tensor that was looked up."""
+    """The message's own words, or the name of the tensor that was looked up, as short as they are shown."""
+    return excerpt.word(_words(case, fault, known))
+
+
+def _words(case: Case, fault: Fault, known: str | None) -> str:
+    """The same, whole: the class that has no place for a tensor stands behind the tensor's name."""
     hit = next((h for h in fault.hits if h.id == known), None)
     if hit is None or case.run is None:
         told = fault.crash.root.message.strip() if fault.crash is not None else ""
-        return excerpt.word(told.splitlines()[0].rstrip("`")) if told else ""
-    return excerpt.word(without("exception-head", case.run.lines[hit.index].text))
+        return told.splitlines()[0].rstrip("`") if told else ""
+    return without("exception-head", case.run.lines[hit.index].text)
 
 
 def _without_processor(case: Case) -> tuple[Change | None, ...]:

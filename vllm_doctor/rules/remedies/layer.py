@@ -7,7 +7,7 @@ from vllm_doctor.knowledge.cuda_statuses import worded
 from vllm_doctor.knowledge.layers import Layer, layer_of, layers
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records.finding import Change
@@ -73,7 +73,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     if library_place(case, fault) is not None:
         return first_of_each(changes_of_library_place(case, fault))
-    offered: list[Change | None] = list(packages_and_variables(case, fault))
+    offered: list[Change | None] = [divisor(case, fault), *packages_and_variables(case, fault)]
     if part.id == _CODES:
         offered.append(eager_mode(case, fault))
         # the kernel that failed has a switch of its own: that comes before what the code says
@@ -99,6 +99,18 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
         offered.append(library.built_with(case, name))
     return first_of_each(offered)
+
+
+def divisor(case: Case, fault: Fault) -> Change | None:
+    """The option that is 0 where the failing line divides by what it is called; None where that is no option's name."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind != "ZeroDivisionError" or not root.frames:
+        return None
+    by = read("divides-by", root.frames[-1].code)
+    if by is None:
+        return None
+    why = "it is 0 here: some programs put in the number of GPUs that they saw; 1 or more divides"
+    return set_flag(case, by["what"].replace("_", "-"), 1, Direction.RAISE, why)
 
 
 def _asked_by_client(case: Case, fault: Fault) -> bool:
