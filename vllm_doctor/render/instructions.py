@@ -87,7 +87,7 @@ _DEEDS = {
     "image-name": "correct the image's name, or the right to pull it",
     "libcuda-symlink": "make libcuda.so visible to the linker",
     "liveness-probe": "livenessProbe: {{{to}}}",
-    "own-process": "make the engine in a process of its own",
+    "own-process": "make each engine in a separate process",
     "main-guard": "put the engine under `if __name__ == '__main__':`",
     "max-tokens": '"max_tokens": {to} in the client\'s request',
     "network": "repair the network between the hosts",
