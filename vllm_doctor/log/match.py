@@ -135,6 +135,12 @@ def headings() -> frozenset[str]:
 
 
 @cache
+def said_as_warning() -> frozenset[str]:
+    """The messages that somebody was seen to write as a warning."""
+    return frozenset(m.id for m in messages() if any(says(sample.line, "signed-as-warning") for sample in m.samples))
+
+
+@cache
 def consequences() -> tuple[str, ...]:
     """The messages that tell of an end; none of them is of a run that begins."""
     return tuple(m.id for m in messages() if m.kind == "consequence" and m.scope == "log")

@@ -8,7 +8,7 @@ from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
 from vllm_doctor.log.faults_of_run import IMPORTS, TOLD_MEMORY, RunWithFaults, fetches
-from vllm_doctor.log.match import anchors, of_exceptions, says
+from vllm_doctor.log.match import anchors, of_exceptions, said_as_warning, says
 from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
@@ -65,6 +65,7 @@ class AnalysedRun(RunWithFaults):
         first = [f for f in first if not self._announces(f)] or first
         if any(f.ids & IMPORTS for f in first):  # no warning of a device makes a module missing
             first = [f for f in first if not self._warns(f)] or first
+        first = [f for f in first if not self._outlived(f, first)] or first
         # An exception's line alone, without calls and unknown, is often a library's noise: what has either comes first.
         # So is what a thread or a forgotten task of its own said.
         told = [f for f in first if not f.bare and not self._headed(f, "aside-heading")]
@@ -158,6 +159,31 @@ class AnalysedRun(RunWithFaults):
     def _warns(self, fault: Fault) -> bool:
         """Is it a warning of Python's alone? The program went on."""
         return fault.crash is None and says(self.lines[fault.index].text, "python-warning")
+
+    def warned_of(self, fault: Fault) -> bool:
+        """Does its writer call it a warning, and no call belong to it? The program went on from there."""
+        called = fault.crash is not None and any(link.frames for link in fault.crash.links)
+        if called or says(self.lines[fault.index].text, "warning-that-explains"):
+            return False
+        line = self.lines[fault.index]  # of some loggers the level is read away with the time
+        return any(says(told, "signed-as-warning") for told in (line.text, line.excerpt))
+
+    def _outlived(self, fault: Fault, among: list[Fault]) -> bool:
+        """Did something fail behind a warning which, as far as the catalogue knows, nobody writes as one?
+
+        What is a warning in its own samples may be the reason of what follows.
+        """
+        if fault.ids & said_as_warning() or not self.warned_of(fault):
+            return False
+        later = [f for f in among if f.index > fault.index and not self.warned_of(f)]
+        if not says(self.lines[fault.index].text, "warning-of-nccl"):
+            return bool(later)
+        # What NCCL warns of last is the reason that its own error leaves out.
+        return any(not _of_nccl(f) or self._nccl_went_on(fault.index, f.index) for f in later)
+
+    def _nccl_went_on(self, first: int, last: int) -> bool:
+        """Did NCCL tell of its next step between these lines, and not only pass an error on?"""
+        return any(says(line.text, "nccl-goes-on") for line in self.lines[first + 1 : last])
 
     def _retold(self, fault: Fault) -> bool:
         """Is it a person's title or sentence? No program signed the line, and it begins with other words."""
@@ -282,6 +308,13 @@ class AnalysedRun(RunWithFaults):
             return process.startswith(_FRONT_END)
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
         return not fault.ids and startup_phase_of(fault.functions) is not StartupPhase.SERVING
+
+
+def _of_nccl(fault: Fault) -> bool:
+    """Is it an error of NCCL's?"""
+    root = fault.crash.root if fault.crash is not None else None
+    named = root is not None and "nccl" in f"{root.kind} {root.message}".lower()
+    return named or any(told.startswith("nccl") for told in fault.ids)
 
 
 def _wraps(fault: Fault) -> bool:

@@ -115,7 +115,8 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
 def _asked(rule: Rule, case: Case) -> Asked:
     case.forget()
     outcome = ask(rule, case)
-    if isinstance(outcome, Finding) and outcome.confidence is Confidence.CONFIRMED and _by_words(case):
+    confirmed = isinstance(outcome, Finding) and outcome.confidence is Confidence.CONFIRMED
+    if isinstance(outcome, Finding) and confirmed and (_by_words(case) or _warned_before(case)):
         outcome = msgspec.structs.replace(outcome, confidence=Confidence.LIKELY)
     return Asked(rule, outcome, frozenset(case.touched))
 
@@ -123,6 +124,14 @@ def _asked(rule: Rule, case: Case) -> Asked:
 def _by_words(case: Case) -> bool:
     """Is it a person's account that tells in which step memory ran out? No sum is sure of a step that nobody shows."""
     return case.run is not None and case.run.placed_by_words
+
+
+def _warned_before(case: Case) -> bool:
+    """Is it a warning that the finding rests on, behind which something else failed? It may be the reason, or none."""
+    root = case.root
+    if case.run is None or root is None or not case.run.warned_of(root):
+        return False
+    return any(f.index > root.index and not f.ids & root.ids for f in case.run.faults)
 
 
 def _read(case: Case, snapshot: Snapshot) -> frozenset[Signal]:
