@@ -49,6 +49,7 @@ NOT_KNOWN = {
     "speculative-config": "the shell took the quotes away, and what came after the first field with them",
     "mm-processor-kwargs": "the launch's own words, only parted: the message shows them cut",
     "mamba-backend": "the message lists what the release has; which of them the card can run is not told",
+    "linear-backend": "only the operator is named: which other kernel these weights and this card have is not told",
     "kv-transfer-config": "which of two connectors is meant is the owner's choice",
     "lora-modules": "which adapter was meant is the owner's knowledge",
     "tool-call-parser": "in which format a model writes its calls, its own page says",

@@ -26,6 +26,8 @@ _BEFORE_GRAPHS = frozenset({StartupPhase.CONFIG, StartupPhase.PROFILE, StartupPh
 # lines before tell where no call below them does.
 _WITH_WARM_UP = frozenset({"initialize_cache", "initialize_from_config"})
 _AFTER_CACHE = frozenset({StartupPhase.WARMUP, StartupPhase.GRAPHS})
+# What the server calls of an engine that is up before it answers anybody (entrypoints/openai/api_server.py).
+_OF_SET_UP = frozenset({"init_static_loras", "init_app_state"})
 # Steps of a start that a call names by itself.
 _NAMED_STEPS = frozenset({StartupPhase.KV, StartupPhase.GRAPHS, StartupPhase.WARMUP, StartupPhase.WEIGHTS})
 
@@ -42,6 +44,8 @@ class RunWithPhases(Run):
         stage = where or self._stage(names or self._of_the_parent(index) or functions, index)
         if calls is None:
             return stage
+        if stage is StartupPhase.SERVING and self._start_failed(calls):
+            stage = StartupPhase.WARMUP  # a start runs steps of its own making
         above = (line.text for line in self.lines[max(0, calls.first - 2) : calls.first])
         frames = [frame for link in calls.links for frame in link.frames]
         codes = [*above, *(frame.code for frame in frames)]
@@ -57,6 +61,11 @@ class RunWithPhases(Run):
         by_words = stage is StartupPhase.PROFILE and says("\n".join(self.told(index)[0]), ENCODER)
         return StartupPhase.PROFILE_ENCODER if by_words or encodes(stage, calls.files, codes, made_in) else stage
 
+    def _start_failed(self, calls: Crash) -> bool:
+        """Does the engine's record itself say that its start failed?"""
+        near = self.lines[max(0, calls.first - HEADING) : calls.first + 1]
+        return any(says(line.text, "heading-of-failed-start") for line in near if line.process == calls.process)
+
     def _stage(self, functions: Sequence[str], index: int) -> StartupPhase:
         said = startup_phase_of(functions)
         if said is StartupPhase.KV and startup_phase_of([f for f in functions if f not in _WITH_WARM_UP]) is None:
@@ -66,7 +75,9 @@ class RunWithPhases(Run):
             return said
         near = self.lines[max(0, index - HEADING) : index + 1]
         if any(says(line.text, "method-of-engine") for line in near):
-            return StartupPhase.SERVING  # a client called it: the engine was up
+            # Somebody called it: the engine was up, and the server too where it is not its own set-up that did.
+            set_up = any(not _OF_SET_UP.isdisjoint(c.functions) for c in self.crashes[:CRASHES] if c.first > index)
+            return StartupPhase.READY if set_up else StartupPhase.SERVING
         reached = self.reached(index + 1) or StartupPhase.CONFIG  # the line that fails may itself say how far it came
         if reached is not StartupPhase.CONFIG:
             return reached

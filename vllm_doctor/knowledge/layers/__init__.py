@@ -42,6 +42,13 @@ def layers() -> tuple[Layer, ...]:
     return msgspec.json.decode(Path(__file__).with_name("layers.json").read_bytes(), type=tuple[Layer, ...])
 
 
+@cache
+def features() -> tuple[Answer, ...]:
+    """What turns off the feature that a failed check is about, by the words of the check and of its function."""
+    path = Path(__file__).with_name("features.json")
+    return msgspec.json.decode(path.read_bytes(), type=tuple[Answer, ...])
+
+
 def layer_of(said: Sequence[str], files: Sequence[str]) -> Layer | None:
     """The layer of a failure: `said` are its exceptions as `Kind: message`, the first raised first. What that one says
     weighs more than the calls (`files`, outermost first), and they more than the others. None where nothing tells."""

@@ -70,5 +70,6 @@ def text(case: Case, fault: Fault) -> str:
     said = worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))
     if not says(said, "of-an-npu"):
         return said
-    above = [hit.index for hit in run.all("cann-log") if fault.index - _ABOVE <= hit.index < fault.index]
+    logged = (*run.all("cann-log"), *run.all("npu-warned"))
+    above = [hit.index for hit in logged if fault.index - _ABOVE <= hit.index < fault.index]
     return "\n".join((said, *(run.lines[i].text for i in above[:_OF_CANN])))

@@ -17,6 +17,7 @@ from vllm_doctor.rules.remedies.answered_refusal import of_answer
 from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.decided import decided, stays
+from vllm_doctor.rules.remedies.kernel_kind import operators
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
 from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
@@ -116,7 +117,7 @@ def judge(case: Case) -> Outcome:
         or (
             answer.title
             if answer is not None
-            else (stated and substitute and stated) or substitute or broken or refuses
+            else (stated and substitute and stated) or substitute or broken or refuses or _operator(root, part)
         )
     )
     if part is None or not title:
@@ -150,6 +151,12 @@ def judge(case: Case) -> Outcome:
         layer=part.id,
         then=part.next,
     )
+
+
+def _operator(root: Fault, part: Layer | None) -> str:
+    """The problem where torch itself called an operator, which failed: the operator has a name."""
+    called = operators(root) if part is not None and part.kernels and not root.ids else ()
+    return f"The operator {called[-1].rpartition('/')[2]} fails" if called else ""
 
 
 def _that_help(case: Case, root: Fault, changes: tuple[Change, ...]) -> tuple[Change, ...]:

@@ -42,6 +42,9 @@ _FILES: tuple[tuple[KernelKind, str], ...] = (
     (KernelKind.COMPILED, "call-compiled"),
 )
 
+# torch's own call of an operator, and the one that asked for it.
+_OPERATOR = 2
+
 
 def kernel_kind(case: Case, fault: Fault) -> KernelKind | None:
     """Of which kind the innermost call is that can be told; None where no call is of any."""
@@ -65,7 +68,15 @@ def called(case: Case, fault: Fault) -> tuple[str, ...]:
         later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
         crash = next(later, None)
         files = _files(crash)
-    return (*map(in_packages, files), *_named(case, fault))
+    return (*map(in_packages, files), *operators(fault), *_named(case, fault))
+
+
+def operators(fault: Fault) -> tuple[str, ...]:
+    """The operators that the innermost calls name in their code, written as files of their own: what torch compiled
+    calls them without any file of vLLM's between."""
+    frames = fault.crash.root.frames[-_OPERATOR:] if fault.crash is not None else ()
+    named = (said for frame in frames for said in each("operator-of-torch", frame.code))
+    return tuple(f"/torch/ops/{said['space']}/{said['what']}" for said in named)
 
 
 def _files(crash: Crash | None) -> tuple[str, ...]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.cuda_statuses import worded
-from vllm_doctor.knowledge.layers import Layer, layer_of, layers
+from vllm_doctor.knowledge.layers import Layer, features, layer_of, layers
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
@@ -18,7 +20,7 @@ from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.in_time import in_time
-from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind
+from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.say import set_flag, thing, upgrade
@@ -60,7 +62,7 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     if here is not None and here.layer:
         return next(one for one in layers() if one.id == here.layer)
     said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
-    found = layer_of(said, [in_packages(f.file) for f in fault.crash.root.frames])
+    found = layer_of(said, [*(in_packages(f.file) for f in fault.crash.root.frames), *operators(fault)])
     if found is not None or fault.crash.root.frames:
         return found
     # Of an exception whose calls are gone its module tells where its class does not, as a word and as a file.
@@ -79,7 +81,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         # the kernel that failed has a switch of its own: that comes before what the code says
         offered += off(case, fault)
         offered += other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
-    offered += changes_of(case, in_time(case, fault, part.answers), text(case, fault))[:_CHANGES]
+    offered += changes_of(case, in_time(case, fault, _turned_on(case, part)), text(case, fault))[:_CHANGES]
     offered += off(case, fault)
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
@@ -93,6 +95,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if unforeseen(fault):
         offered += _asked_for(case, part)
     if _defect(fault):
+        offered += _without_its_feature(case, fault)
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
     offered += _other_code(case, fault, part)
@@ -113,6 +116,13 @@ def divisor(case: Case, fault: Fault) -> Change | None:
     return set_flag(case, by["what"].replace("_", "-"), 1, Direction.RAISE, why)
 
 
+def _turned_on(case: Case, part: Layer) -> tuple[Answer, ...]:
+    """Its answers; the calls of a part that serves one option show that it is on, where the launch is not shown."""
+    if part.id not in _FEATURES or case.shows_launch or case.flags:
+        return part.answers
+    return tuple(replace(a, given="") if a.given and a.or_unknown else a for a in part.answers)
+
+
 def _asked_by_client(case: Case, fault: Fault) -> bool:
     """Did a library refuse, with a sentence, what a client sent? Another release of it would do the same."""
     run = case.run
@@ -126,6 +136,17 @@ def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
     why = "the launch turns this on; without it the code takes another path, which also shows where the defect is"
     asked = (name for name in _EXTRAS if case.effective(name) is not None)
     return tuple(set_flag(case, name, None, Direction.REMOVE, why) for name in asked)
+
+
+def _without_its_feature(case: Case, fault: Fault) -> tuple[Change, ...]:
+    """What turns off the feature that a check of vLLM's own state is about: its words are names of the code, and none
+    of a user's text."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or root.kind != "AssertionError" or not root.frames:
+        return ()
+    inner = root.frames[-1]
+    answers = in_time(case, fault, features())
+    return changes_of(case, answers, f"{inner.function} {inner.code} {root.message[:200]}")[:_CHANGES]
 
 
 def eager_mode(case: Case, fault: Fault) -> Change | None:

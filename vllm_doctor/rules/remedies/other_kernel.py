@@ -13,10 +13,15 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.rocm import on_rocm
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
-from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind, log_lines
+from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind, log_lines, operators
 from vllm_doctor.rules.remedies.step import eager
 from vllm_doctor.rules.say import environment, set_flag
 
+# What else multiplies them, by the weights' type (`_LINEAR_BACKEND_KERNEL_MAP` of 0.22.0 to 0.33.0).
+_NOT_MARLIN = (
+    "Marlin's kernel for this product failed: flashinfer_cutlass or cutlass multiplies NVFP4, cutlass or torch FP8, "
+    "machete, exllama or conch integers (GPTQ, AWQ), where the card has code for it"
+)
 # How vLLM names weights of four bits in its choice of the experts' kernels.
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
@@ -192,7 +197,9 @@ def _other_product(case: Case, fault: Fault) -> Change | None:
     """Another kernel than CUTLASS' or FlashInfer's for scaled products, where only the calls tell which one failed."""
     if any(says(file, "call-flashinfer") for file in called(case, fault)):
         return _other_than_flashinfers(case)
-    calls = " ".join(fault.functions)
+    calls = " ".join((*fault.functions, *operators(fault)))
+    if "marlin" in calls and case.effective("linear-backend") in {None, "auto", "marlin"}:
+        return set_flag(case, "linear-backend", None, Direction.CHANGE, _NOT_MARLIN)
     if "cutlass" not in calls or case.effective("linear-backend") not in {None, "auto", "cutlass"}:
         return None
     to = "marlin" if "fp4" in calls else "triton" if "block" in calls else "torch"
