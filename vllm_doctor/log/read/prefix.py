@@ -71,6 +71,10 @@ _HEADER = re.compile(
     r"(?:(?:\d{4}-)?(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) )?"
     r"\[?(?P<module>[\w./<>-]{1,120}:\d{1,6})\] ?"
 )
+# LMCache's logger, which names its place behind what it says (lmcache/logging.py).
+_LMCACHE = re.compile(
+    r"\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] LMCache (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): ?"
+)
 # The same without its level and time, as people shorten it: the first line of a call's record tells it from a list.
 _SHORT_HEADER = re.compile(r"\[(?P<module>[\w./<>-]{1,80}\.py:\d{1,6})\] ?(?=\S| {2})")
 # What most lines of a V1 server look like, in one step.
@@ -252,6 +256,9 @@ class Stripper:
             elif (uvicorn := _UVICORN.match(text)) is not None:
                 level, module = uvicorn[1], "uvicorn"
                 text = text[uvicorn.end() :]
+            elif text[:1] == "[" and (cached := _LMCACHE.match(text)) is not None:
+                level, module, at = cached["level"], "lmcache/logging.py", at or cached["at"]
+                text = text[cached.end() :]
             elif text[:1] == "[" and (short := _SHORT_HEADER.match(text)) is not None:
                 module = short["module"]
                 text = text[short.end() :]

@@ -3,7 +3,7 @@
 import math
 
 from vllm_doctor.records.container import Beside, Container
-from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import GIB, Case
@@ -21,7 +21,7 @@ def judge(case: Case) -> Outcome:
     """Does a container before vLLM, or beside it, fail?"""
     container = case.container
     if container is None:
-        return none(case)
+        return _told(case) or none(case)
     if not container.is_pod:
         return NotHere("vLLM does not run in a pod, so no other container runs before or beside it")
     if not container.beside:
@@ -40,6 +40,29 @@ def judge(case: Case) -> Outcome:
         evidence=_evidence(container, one),
         changes=(_change(container, one),),
         refute=f"kubectl get pod shows that {one.name} ended with code 0 since, or that it runs",
+    )
+
+
+def _told(case: Case) -> Finding | None:
+    """Of a list of pods that somebody pasted: the status says that init containers have not ended, for minutes."""
+    run = case.run
+    told = run.last("pod-init-runs") if run is not None else None
+    if run is None or told is None or run.by_vllm or run.root is not None:
+        return None
+    why = (
+        "vLLM starts when it has ended with code 0: a download takes long, and a service, as a proxy is, never ends. "
+        "Make that one a sidecar (restartPolicy: Always on the init container, Kubernetes 1.29 and newer), or one of "
+        "the containers"
+    )
+    see = "kubectl describe pod POD; kubectl logs POD -c INIT-CONTAINER --tail=50"
+    return finding(
+        RULE,
+        title=f"vLLM waits for an init container of its pod, {told.fields['age']} by now",
+        severity=Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(told.index),),
+        changes=(thing(ChangeKind.OS, "pod-container", Direction.REPAIR, why, command=see),),
+        refute="a later kubectl get pods shows that the init container has ended",
     )
 
 
@@ -82,4 +105,4 @@ def _change(container: Container, one: Beside) -> Change:
     return thing(ChangeKind.OS, "pod-container", Direction.REPAIR, f"repair {one.name}: {after}", command=command)
 
 
-RULE = rule("VD007", reads=frozenset({Signal.CONTAINER}), judge=judge)
+RULE = rule("VD007", reads=frozenset({Signal.CONTAINER, Signal.LOG}), judge=judge)

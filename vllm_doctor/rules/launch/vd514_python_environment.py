@@ -35,6 +35,8 @@ from vllm_doctor.rules.remedies.python_environment import (
     MAY_RUN,
     ON_LINUX,
     fresh_environment,
+    install_before,
+    installed_again,
     loaded_first,
     newer_system,
     program_of_unit,
@@ -99,6 +101,7 @@ _NESTED = "the configuration keeps it in a part (text_config), which this releas
 _NAMES_PACKAGES = frozenset({"extra-missing"})
 _PLAIN_CACHE = "kernels for a KV cache of the model's own type are others than those for FP8"
 _PROGRAM = frozenset({"program-missing", "program-not-there"})
+_NOT_THERE = _PROGRAM | {"module-missing"}
 # No new environment makes the distribution's C library newer, or its fixed room for libraries larger.
 _OF_THE_SYSTEM = frozenset({"glibc-old", "static-tls"})
 
@@ -108,6 +111,37 @@ _REFUTE = "the same start fails alike in a new environment, with this release an
 _AT_IMPORT = frozenset(
     {"TypeError", "AttributeError", "NameError", "SyntaxError", "ImportError", "ModuleNotFoundError"}
 )
+
+
+def _torn_package(case: Case, fault: Fault) -> Finding | None:
+    """A file of an installed package is not there."""
+    if (torn := _torn(fault)) is None or fault.ids & EXHAUSTED:
+        return None
+    return finding(
+        RULE,
+        title=f"The installed package {torn} is incomplete: a file is missing",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(exception_line(case, fault),),
+        changes=(whole_again(torn), fresh_environment(case)),
+        refute="the file exists, and a user other than the service's can read it",
+    )
+
+
+def _not_installed(case: Case, fault: Fault) -> Finding | None:
+    """An installer says above that it failed: what is missing is what it left out."""
+    failed = install_before(case, fault) if fault.ids & _NOT_THERE and not fault.ids & EXHAUSTED else None
+    if failed is None:
+        return None
+    return finding(
+        RULE,
+        title="The installation before the start failed",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(failed, *shown(case, fault, *_IDS)),
+        changes=(installed_again(),),
+        refute=_REFUTE,
+    )
 
 
 def judge(case: Case) -> Outcome:
@@ -120,16 +154,8 @@ def judge(case: Case) -> Outcome:
     missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
     lacks_build = unbuilt(case, fault) if not fault.ids - frozenset(_IDS) else None
     known = (fault.ids & frozenset((*_IDS, "cudart-missing"))) - _NAMES_PACKAGES
-    if (torn := _torn(fault)) is not None and not fault.ids & EXHAUSTED:
-        return finding(
-            RULE,
-            title=f"The installed package {torn} is incomplete: a file is missing",
-            severity=severity(case, fault),
-            confidence=Confidence.LIKELY,
-            evidence=(exception_line(case, fault),),
-            changes=(whole_again(torn), fresh_environment(case)),
-            refute="the file exists, and a user other than the service's can read it",
-        )
+    if (of_install := _torn_package(case, fault) or _not_installed(case, fault)) is not None:
+        return of_install
     guarded = hides_its_import(fault)
     if fault.ids & EXHAUSTED or not (known or missing or lacks_build or guarded or _while_importing(fault)):
         return NotHere("no import failed")

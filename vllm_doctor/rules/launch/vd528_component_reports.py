@@ -1,9 +1,11 @@
 """VD528: a component reports at the level ERROR that it failed, without a traceback, and nothing works after it."""
 
 from vllm_doctor.knowledge.answers import applies
-from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.knowledge.layers import Layer, layer_of, layers
+from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.log.last_words import complaints
 from vllm_doctor.log.match import says
+from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
@@ -14,6 +16,10 @@ from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
+# The part that works beside the engine, which goes on without it; how often it must complain, and how many lines of it
+# are read.
+_BESIDE, _OFTEN, _LATEST = "kv-transfer", 2, 200
+_COMPLAINS = frozenset({"WARNING", "ERROR", "CRITICAL"})
 
 
 def judge(case: Case) -> Outcome:
@@ -25,6 +31,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("a traceback, a death or a stop shows how the server ended")
     told = complaints(run)
     found = next(((line, part) for line in told if (part := _part(line)) is not None), None)
+    if found is None and (repeated := _repeated(run)) is not None:
+        told, found = repeated
     if found is None:
         return Clear("no line below the engine's last work names a part that failed")
     line, part = found
@@ -42,6 +50,20 @@ def judge(case: Case) -> Outcome:
         layer=part.id,
         then=part.next,
     )
+
+
+def _repeated(run: AnalysedRun) -> tuple[tuple[LogLine, ...], tuple[LogLine, Layer]] | None:
+    """What a connector says again and again while the engine works on: it serves, without what the connector is for."""
+    part = next(layer for layer in layers() if layer.id == _BESIDE)
+    known = [answer for answer in part.answers if answer.title and answer.said]
+    told = [line for line in run.lines if line.level in _COMPLAINS and _of(part, line)]
+    told = [line for line in told[-_LATEST:] if any(applies(answer, line.text) for answer in known)]
+    return (tuple(told), (told[-1], part)) if len(told) >= _OFTEN else None
+
+
+def _of(part: Layer, line: LogLine) -> bool:
+    of_module = line.module is not None and compiled(part.files).search(f"/{line.module}") is not None
+    return of_module or compiled(part.said).search(line.text) is not None
 
 
 def _part(line: LogLine) -> Layer | None:

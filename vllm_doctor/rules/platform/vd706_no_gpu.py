@@ -35,6 +35,8 @@ _IDS = (
 # vLLM asks the library of each maker for its devices (NVML, amdsmi; platforms/__init__.py) and found none. NVML does
 # not read CUDA_VISIBLE_DEVICES.
 _PLATFORM = frozenset({"device-type", "device-empty"})
+# What follows where torch was not built for any GPU.
+_OF_TORCH = _PLATFORM | {"no-gpus", "no-device-detected"}
 # Ray names the call of an actor above the calls within it.
 _CALL = 40
 
@@ -78,18 +80,24 @@ def judge(case: Case) -> Outcome:
     if isinstance(fault, NotHere | Unseen):
         return _no_platform(case) or fault
     managed = _fabric(case)
-    other = _other_build(case) if fault.ids & _PLATFORM else None
+    without = case.run.last("torch-of-cpu") if case.run is not None and fault.ids & _OF_TORCH else None
+    other = _with_cuda() if without is not None else _other_build(case) if fault.ids & _PLATFORM else None
     of = _platform(case, fault)
     opened = _opened(case, of)
     check = _OPENED[of].check if of in _OPENED else "nvidia-smi"
     ray = _of_ray(case, fault) if opened is None else None
     return finding(
         RULE,
+        title="torch is the build for CPUs, which finds no GPU" if without is not None else "",
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
         severity=severity(case, fault),
         # the number of GPUs is what was divided by, and the line does not say so
         confidence=Confidence.LIKELY if "no-gpus-counted" in fault.ids else Confidence.CONFIRMED,
-        evidence=(*shown(case, fault, *_IDS), *managed),
+        evidence=(
+            *shown(case, fault, *_IDS),
+            *managed,
+            *((case.line(without.index),) if without is not None else ()),
+        ),
         changes=(
             other,
             opened,
@@ -154,7 +162,9 @@ def judge(case: Case) -> Outcome:
             if "gpu-lost" in fault.ids
             else None,
         ),
-        refute=f"`{check}` run by the unit's user shows the GPU as usable",
+        refute="`python -c 'import torch; print(torch.version.cuda)'` prints a version of CUDA"
+        if without is not None
+        else f"`{check}` run by the unit's user shows the GPU as usable",
     )
 
 
@@ -206,6 +216,15 @@ def _other_build(case: Case) -> Change | None:
     )
     see = "nvidia-smi -L; rocminfo | grep -m1 gfx; ls /dev/kfd /dev/dri; pip list | grep -iE 'vllm|torch'"
     return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)
+
+
+def _with_cuda() -> Change:
+    why = (
+        "the log shows torch of CPUs: something replaced the build that vLLM came with, or the image is made for CPUs; "
+        "install vLLM and torch again for this card, in a new environment, or take the image of this card"
+    )
+    see = "python -c 'import torch; print(torch.__version__, torch.version.cuda)'; pip list | grep -iE 'torch|vllm'"
+    return thing(ChangeKind.PACKAGE, "torch", Direction.CHANGE, why, command=see)
 
 
 def _no_platform(case: Case) -> Finding | None:

@@ -5,11 +5,14 @@ from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.distributions import listed
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.records.finding import Change
+from vllm_doctor.log.match import says
+from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.say import environment, thing
 
+# Lines above a failure in which an installation belongs to it.
+_INSTALLS = 400
 ACTIVATE = thing(
     ChangeKind.PACKAGE,
     "python-env",
@@ -102,3 +105,21 @@ def whole_again(package: str) -> Change:
     known = listed(package)
     command = f"pip install --force-reinstall --no-deps {shlex.quote(package)}" if known is not None else "pip check"
     return thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
+
+
+def install_before(case: Case, fault: Fault) -> Evidence | None:
+    """The line above, by which pip or uv says that it installed nothing: what is missing then is what it left out."""
+    lines = case.run.lines if case.run is not None else ()
+    above = range(max(0, fault.index - _INSTALLS), fault.index)
+    at = next((i for i in above if says(lines[i].text, "form-pip", "form-uv-error")), None)
+    return case.line(at) if at is not None else None
+
+
+def installed_again() -> Change:
+    """What lacks because an installer failed is there when that has run again."""
+    why = (
+        "pip or uv says above that it did not install: do what that line asks, then start again. An option that uv "
+        "does not know needs a newer uv; a package that is not found needs another Python, index or release"
+    )
+    see = "uv self update || pip install -U uv; uv pip install vllm; python -I -c 'import vllm'"
+    return thing(ChangeKind.PACKAGE, "installation", Direction.REPAIR, why, command=see)
