@@ -30,7 +30,7 @@ WHOLE = os.environ.get("VLLM_DOCTOR_ALL_LOGS") == "1"
 LOGS = sorted(with_a_log())
 # Lines of a report, which speak of vLLM and were not written by it; a page that shows the newest entry first.
 # Broken by a page or a terminal, where a line's place in it is all that tells what it belongs to.
-BROKEN = re.compile("broken|newest-first|nothing-freed|torn|message-before-traceback")
+BROKEN = re.compile("broken|in-the-frame-of|newest-first|nothing-freed|torn|message-before-traceback")
 # What their findings stand on is how the log ends, that only a client or a script wrote it, what precedes the first
 # line, a message that goes on below a line with a level, or the line right above the words of a chain that was cut.
 NO_FOREIGN_LINES = re.compile(
@@ -43,6 +43,7 @@ NO_FOREIGN_LINES = re.compile(
 ENVELOPED = re.compile(
     "restarted-by-systemd|vd601-killed-while-it-stopped|vd903-(?:killed|oom)|vd905-(?:engine-killed|oom)|vd804-cut-fires|as-the-server-answered-it"
     "|vd906-every-call-is-traced-fires"  # an envelope has a clock of its own, in which nothing was silent
+    "|vd531-systemd-after-a-stop"
     "|vd531-another-subject-near-miss"  # an envelope names the service, which nothing else here does
 )
 FEW = 3
