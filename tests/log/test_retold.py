@@ -72,6 +72,7 @@ def test_figures_options_and_brackets_tell_the_message(line: str, message: str) 
         pytest.param("libre (7.2/44.4 GiB), deseada (0.5, 39.9 GiB)", id="the share is not that of the size"),
         pytest.param("INFO 3,50 GiB auf GPU 1 mit 44,40 GiB, davon 1,25 GiB frei", id="a program informs"),
         pytest.param("max_num_seqs=512, gpu_memory_utilization=0.9, CUDA 12.8", id="options with values"),
+        pytest.param("--enable-lora (max_loras=32, max_lora_rank=64) does not start", id="values of options"),
         pytest.param("vllm serve m --max-num-seqs 512 --gpu-memory-utilization 0.9", id="a command"),
         pytest.param("TypeError: überzähliges Argument gpu_memory_utilization", id="an option, another class"),
         pytest.param("too long (length 9120) for `max_model_len` (length 8192)", id="a sentence of its own"),

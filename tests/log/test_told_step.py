@@ -47,6 +47,9 @@ def test_torchs_own_words_name_no_step() -> None:
         "启动就爆显存",
         "не хватает видеопамяти",
         "CUDA: недостаточно памяти",
+        "dann reicht beim Laden der GPU-Speicher nicht",
+        "peta: sin memoria en la GPU",
+        "服务正常跑着,压测时报 torch.OutOfMemoryError",
         "mémoire GPU insuffisante",
         "a memória da GPU é insuficiente",
         "GPU メモリが足りない",
@@ -111,6 +114,10 @@ def test_a_text_that_denies_it_in_one_sentence_tells_it_in_no_other(text: str) -
         "H100, vLLM 0.12, Llama-70B: 8k 41 tok/s, 32k 33 tok/s, 128k OOM",
         "1. load the model 2. send 200 requests 3. note when it goes OOM",
         "OOM can happen while loading",
+        "OOM under load was a myth in our case",
+        "the panel of vLLM's OOM events shows no data",
+        "explain why it hits OOM with many sequences",
+        "the Java service throws OutOfMemoryError: Java heap space under load",
         "[SOLVED] OOM while loading",
         "\u663e\u5b58\u4e0d\u8db3\u65f6\uff0c\u8bf7\u51cf\u5c11\u5e76\u53d1",
     ],
@@ -151,6 +158,8 @@ def test_a_launch_given_beside_it_names_the_server() -> None:
         ("our vLLM pod keeps getting OOMKilled while it reads the shards", True),
         ("the OOM killer ends the engine as soon as it loads", True),
         ("all vLLM workers die with 'Killed'", True),
+        ("mój kontener z vLLM zostaje zabity przez OOM killera", True),
+        ("docker logs end with 'Killed', it is vLLM 0.8.5", True),
         ("vLLM is up, the redis next to it was OOMKilled", False),
         ('pod vllm-0: container "log-shipper" was OOMKilled', False),
         ("our vLLM pod was not OOMKilled", False),
@@ -164,6 +173,12 @@ def test_a_kill_for_the_hosts_memory_is_told_of_a_server(text: str, killed: bool
 def test_a_kill_that_is_only_told_is_likely() -> None:
     found = judged_text("our vLLM pod keeps getting OOMKilled while it reads the shards").findings[0]
     assert (found.code, found.confidence.value, found.changes[0].name) == ("VD603", "likely", "limits.memory")
+
+
+def test_what_only_a_person_says_is_never_certain() -> None:
+    told = "OOM with --enable-lora --max-loras 16 on an A100, Llama-3-8B. It fails in create_lora_weights."
+    found = judged_text(told).findings[0]
+    assert (found.code, found.confidence.value, found.changes[0].after) == ("VD114", "likely", 8)
 
 
 def test_a_programs_words_in_advice_are_no_failure() -> None:

@@ -246,3 +246,51 @@ def test_a_parallel_size_that_somebody_shortens_is_one() -> None:
     found = _answer("vllm with tp=2 dies while loading: " + OOM.format("0.25", "0.10"))
     split = next(change for change in found.changes if change.name == "tensor-parallel-size")
     assert (split.before, split.after) == (2, 4)
+
+
+def test_a_pooler_that_warms_up_is_too_many_sequences() -> None:
+    found = _answer("vLLM 0.14.0: CUDA out of memory when warming up pooler, max_num_seqs=2048")
+    assert (found.code, found.confidence.value) == ("VD140", "likely")
+
+
+def test_a_local_cache_of_lmcache_is_one_of_each_rank() -> None:
+    found = _answer(
+        "lmcache with vllm 0.12.0 -tp 4: cudaHostAlloc failed: out of memory when it starts, "
+        "LMCACHE_MAX_LOCAL_CPU_SIZE=200 tp=4"
+    )
+    assert (found.changes[0].name, found.changes[0].after) == ("LMCACHE_MAX_LOCAL_CPU_SIZE", 50)
+
+
+BLOCKS = (
+    "ValueError: max_num_seqs (1024) exceeds available Mamba cache blocks (612). Each decode sequence requires one "
+    "Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most 612 or increase "
+    "gpu_memory_utilization."
+)
+
+
+@pytest.mark.parametrize(
+    ("pool", "names"), [("16.90", ["max-num-seqs"]), (None, ["max-num-seqs", "gpu-memory-utilization"])]
+)
+def test_a_share_that_does_not_hold_the_blocks_is_not_offered(pool: str | None, names: list[str]) -> None:
+    size = "(EngineCore pid=9) INFO 01-02 03:04:05 [gpu_worker.py:590] Available KV cache memory: {} GiB"
+    load = (
+        "(EngineCore pid=9) INFO 01-02 03:04:04 [gpu_model_runner.py:5012] Model loading took 51.12 GiB memory and "
+        "61.3 seconds"
+    )
+    found = _answer(
+        load, *([size.format(pool)] if pool else []), f"(EngineCore pid=9) ERROR 01-02 03:04:06 [core.py:1] {BLOCKS}"
+    )
+    assert [change.name for change in found.changes] == names
+
+
+def test_offloaded_weights_are_as_many_as_do_not_fit() -> None:
+    found = _answer(
+        "vllm serve acme/chat-30B --dtype bfloat16",
+        "Traceback (most recent call last):",
+        '  File "/v/vllm/v1/worker/gpu_model_runner.py", line 9, in load_model',
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 768.00 MiB. GPU 0 has a total capacity of 47.20 "
+        "GiB of which 512.91 MiB is free. Including non-PyTorch memory, this process has 46.68 GiB memory in use. Of "
+        "the allocated memory 46.33 GiB is allocated by PyTorch, and 100.26 MiB is reserved by PyTorch.",
+    )
+    offload = next(change for change in found.changes if change.name == "cpu-offload-gb")
+    assert offload.after == 22  # 55.88 GiB of weights, of which 0.9 × 47.20, less a fifth, fit

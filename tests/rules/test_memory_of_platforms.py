@@ -383,9 +383,12 @@ def _weights(*before: str) -> Finding:
 
 
 def test_more_is_offloaded_by_what_lay_on_the_card_beside_what_fits_it() -> None:
-    found = _weights("vllm serve acme/Chat-70B --gpu-memory-utilization 0.9 --cpu-offload-gb 44")
+    found = _weights("vllm serve acme/Chat --gpu-memory-utilization 0.9 --cpu-offload-gb 44")
     # 23 + 1 GiB lay on the card; 0.9 × 24 × 0.8 = 17.28 fit it.
     assert (found.code, _by_name(found)["cpu-offload-gb"].after) == ("VD110", 51)
+    named = _weights("vllm serve acme/Chat-70B --gpu-memory-utilization 0.9 --cpu-offload-gb 44")
+    # 70 × 10⁹ × 2 B are 130.4 GiB: more followed than lay on the card.
+    assert _by_name(named)["cpu-offload-gb"].after == 114
 
 
 def test_nothing_is_offloaded_to_memory_that_the_card_shares() -> None:

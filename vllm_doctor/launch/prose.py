@@ -30,7 +30,7 @@ _SHORT = {
     "dp": "data_parallel_size",
     "util": "gpu_memory_utilization",
 }
-_VARIABLE = Pattern(r"(?<![\w.-])(?P<name>VLLM_[A-Z0-9_]{3,60})=(?P<content>[\w.][\w./:]{0,120})")
+_VARIABLE = Pattern(r"(?<![\w.-])(?P<name>(?:VLLM|LMCACHE)_[A-Z0-9_]{3,60})=(?P<content>[\w.][\w./:]{0,120})")
 # What stands before an option that is advised: what a sentence of vLLM's own asks for, and what a person was told to do
 # or means to try. Who did set it says so: `I set`, `we had set`.
 _ADVISES = Pattern(

@@ -165,7 +165,8 @@ class RunWithFaults(RunWithPhases):
 
     @cached_property
     def _talk(self) -> frozenset[int]:
-        return memory_talk([line.text for line in self.lines]) if self._by_a_person else frozenset()
+        texts = [line.text for line in self.lines]
+        return memory_talk(texts, of_server=self.of_server) if self._by_a_person else frozenset()
 
     def _only_talked_of(self, hit: Hit) -> bool:
         """Does a person have a program's words for memory, and no account of a failure?"""

@@ -76,9 +76,11 @@ class AnalysedRun(RunWithFaults):
 
     @cached_property
     def placed_by_words(self) -> bool:
-        """Did memory run out in a step that only a person's words name?"""
+        """Did memory run out in a step that only a person's words name, or do they alone say that it did?"""
         root = self.root
-        return root is not None and bool(root.ids & _MEMORY) and self.told_only(root.index, root.crash)
+        if root is None or not root.ids & _MEMORY:
+            return False
+        return TOLD_MEMORY in root.ids or self.told_only(root.index, root.crash)
 
     def _retold_calls(self, fault: Fault) -> Fault:
         """Memory that ran out, with the calls that people name beside it where no traceback of it was kept."""

@@ -18,8 +18,11 @@ _SENTENCE = Pattern(
     "|(?i:,\\s(?=(?:is|are|any|how|what|why|can|could|do|does|has|have|should)\\s[^,]*\\?))"
 )
 _CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
-# "OOM" and "out of memory" are a title, a value of a table, what a commit catches.
-_NOUN = Pattern("[A-Za-z ]+")
+# "OOM" and "out of memory" are a title, a value of a table, what a commit catches; in other languages they are said.
+_NOUN = Pattern(
+    r"(?i)(?:oom\w{0,10}|(?:[a-z]{1,8} ){0,3}out of [a-z ]+|(?:not enough|insufficient|no more) [a-z ]+)"
+    r"(?:[- ]?kill\w{0,5})?"
+)
 _WORD = Pattern(r"\w+")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
@@ -47,9 +50,9 @@ def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]
     return [i for i in sorted(told) if any(says(one, "told-ended") for one in told[i])]
 
 
-def memory_talk(lines: Sequence[str]) -> frozenset[int]:
+def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[int]:
     """The lines that have words for it and give no account of it, and quote neither an exception nor a message."""
-    told = _told(lines, _CARD, of_server=False)
+    told = _told(lines, _CARD, of_server=of_server)
     return frozenset(
         i
         for i, text in enumerate(line[:_LONGEST] for line in lines)
@@ -103,7 +106,8 @@ def _happens(sentence: str, words: str) -> bool:
     """Is there a verb, in the words for memory themselves where they are not English; or is it a headline that tells of
     one server, and where or with what it ran out?"""
     found = [*pattern(words).finditer(sentence)]
-    if says(sentence, "told-happens") or not all(_NOUN.fullmatch(at[0]) for at in found):
+    foreign = any(letter.isalpha() and not letter.isascii() for letter in sentence)
+    if foreign or says(sentence, "told-happens") or not all(_NOUN.fullmatch(at[0]) for at in found):
         return True
     setup = {at[0].lower() for at in pattern("told-server").finditer(sentence)}
     return len(setup) >= _SETUP and any(says(sentence[at.end() :], "told-circumstance") for at in found)

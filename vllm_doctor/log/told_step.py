@@ -12,7 +12,7 @@ from vllm_doctor.log.startup_phase import StartupPhase
 _LONGEST = 2000
 # What of an engine a person names beside the step: the row of its words.
 ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
-WAKES, LOGPROBS = "told-wake-up", "told-logprobs"
+WAKES, LOGPROBS, SAMPLER = "told-wake-up", "told-logprobs", "told-sampler"
 _STEPS = (
     (ENCODER, StartupPhase.PROFILE_ENCODER),
     ("told-graphs", StartupPhase.GRAPHS),

@@ -32,7 +32,7 @@ _UNITS = {
 }
 # A number with what sets its thousands apart, or its fraction.
 _FIGURE = Pattern(
-    r"(?<![A-Za-z0-9_.\-])(?P<number>\d{1,15}(?:(?<![^\d]0)[ \u00a0\u202f'\u2019.,]\d{3}(?!\d)){0,4}(?:[.,]\d{1,4})?)"
+    r"(?<![A-Za-z0-9_.=\-])(?P<number>\d{1,15}(?:(?<![^\d]0)[ \u00a0\u202f'\u2019.,]\d{3}(?!\d)){0,4}(?:[.,]\d{1,4})?)"
     r"(?![.,]?[\d%])(?P<of> ?/)? {0,2}"
     r"(?P<unit>(?:[KMGT\u041a\u041c\u0413\u0422][i\u0438]?[Bo\u0411\u0431]|bytes?)(?![A-Za-z0-9_\u0430-\u044f]))?"
     r"(?(of)|(?![A-Za-z_]))"

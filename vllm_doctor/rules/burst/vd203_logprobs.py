@@ -20,6 +20,8 @@ _ALWAYS = Version((0, 11, 0))
 _OF_A_DUMMY = 1.0
 # Only V1's model runner has it, and V1 chunks prompts by itself.
 _OF_V1 = "_get_prompt_logprobs_dict"
+# How many a request asks for is no matter: they are made of the whole vocabulary (v1/sample/sampler.py).
+_REFUSES = "refuses requests that ask for any: one alone needs as much as twenty, the whole vocabulary for each token"
 
 
 def judge(case: Case) -> Outcome:
@@ -43,7 +45,7 @@ def judge(case: Case) -> Outcome:
             _chunked(case),
             None if _in_pieces(oom) else fewer_tokens(case, oom.torch, measuring=False),
             lower_utilization(case, oom.torch, "the buffers use the memory that gpu_memory_utilization leaves free"),
-            set_flag(case, "max-logprobs", 5, Direction.LOWER, "limits what one request may ask for"),
+            set_flag(case, "max-logprobs", 0, Direction.LOWER, _REFUSES),
             thing(
                 ChangeKind.OS,
                 "prompt_logprobs",

@@ -64,10 +64,12 @@ def _cpu_cache(case: Case) -> Iterator[HostClaim]:
 def _local_cache(case: Case, every: int) -> Iterator[HostClaim]:
     """LMCache pins its local cache when an engine starts, in every rank."""
     hit = case.run.first("lmcache-local") if case.run is not None else None
-    if hit is None:
+    told = hit.fields["size"] if hit is not None else case.env("LMCACHE_MAX_LOCAL_CPU_SIZE") or ""
+    if not told.replace(".", "", 1).isdigit():
         return
-    each = float(hit.fields["size"])
-    size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", "the log")
+    each = float(told)
+    source = "the log" if hit is not None else "the launch"
+    size = gib("LMCache's local cache", each * every, f"{each:g} × {every} ranks", source)
     why = f"every rank pins this many GiB of the host: {each:g} × {every} is {each * every:g}; or max_local_cpu_size"
     to = max(1, int(each / every)) if every > 1 else max(1, int(each / 2))
     yield HostClaim(

@@ -27,7 +27,7 @@ from vllm_doctor.rules.gates.sleep import wakes
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.diffusion import diffuses, offload
 from vllm_doctor.rules.remedies.refused_memory import memory_of_wsl
-from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit
+from vllm_doctor.rules.remedies.weights import lighter, weights_that_fit, whole_weights
 from vllm_doctor.rules.say import finding, gib, set_flag
 
 # Graphs and run-time buffers go a little beyond the budget; this is more than they do.
@@ -196,11 +196,9 @@ def _larger_by_name(case: Case, oom: Oom) -> bool:
 
 
 def _offload(case: Case, oom: Oom) -> int:
-    run = case.run
-    whole, total = (run.number("checkpoint-size", "size") if run is not None else None), case.total_gib
-    parts = case.count("tensor-parallel-size") or 1
-    least = max(10, round(whole / parts - 0.7 * total)) if whole is not None and total is not None else 10
-    now, torch, room = case.number("cpu-offload-gb"), oom.torch, weights_that_fit(case)
+    whole, room = whole_weights(case), weights_that_fit(case)
+    least = max(10, math.ceil(whole - room)) if whole is not None and room is not None else 10
+    now, torch = case.number("cpu-offload-gb"), oom.torch
     if not now:
         return least
     # More than is offloaded already: by what lay on the card, beside what fits it; more weights may have followed.

@@ -1,5 +1,6 @@
 """VD122: a hybrid model has fewer state blocks than sequences: each running sequence needs one."""
 
+from vllm_doctor.knowledge.versions import HIGHEST_UTILIZATION
 from vllm_doctor.records.finding import Arithmetic
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Direction
@@ -8,8 +9,10 @@ from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.say import finding, set_flag
 
-# What one step of the fraction is worth trying with, GiB; the message does not say how large a block is.
+# What one step of the fraction is worth trying with, GiB, where nothing says how large a block is.
 _STEP_GIB = 1.0
+# Of the budget, what the weights and the KV cache leave to the profile run and to contexts.
+_BESIDE = 1.25
 
 
 def judge(case: Case) -> Outcome:
@@ -21,6 +24,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("the check of state blocks did not fail")
     hit = next(h for h in root.hits if h.id == "state-blocks")
     seqs, blocks = int(hit.fields["seqs"]), int(hit.fields["blocks"])
+    pool = case.run.number("kv-available", "size")
+    missing = pool * (seqs / blocks - 1) if pool is not None and blocks > 0 else _STEP_GIB
     return finding(
         RULE,
         title=f"{seqs} sequences need one state block each; only {blocks} exist",
@@ -36,10 +41,19 @@ def judge(case: Case) -> Outcome:
             )
             if blocks > 0
             else None,
-            raise_utilization(case, _STEP_GIB),
+            raise_utilization(case, missing) if _may_be_there(case, missing) else None,
         ),
         refute="the same start fails in the same check with the smaller number of sequences",
     )
+
+
+def _may_be_there(case: Case, missing: float) -> bool:
+    """Is so much outside the budget of a card that holds these weights and this KV cache within it?"""
+    pool, weights = case.run.number("kv-available", "size") if case.run is not None else None, case.weights_gib
+    fraction, total = case.utilization[0], case.total_gib
+    if total is None and pool is not None and weights is not None:
+        total = (weights + pool) * _BESIDE / fraction
+    return total is None or missing <= (HIGHEST_UTILIZATION - fraction) * total
 
 
 RULE = rule("VD122", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION, Signal.GPUS}), judge=judge)

@@ -4,12 +4,13 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.told_step import SAMPLER
 from vllm_doctor.log.torch_oom import TorchOom
 from vllm_doctor.records.finding import Arithmetic, Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Phase
 from vllm_doctor.rules.case import GIB, Case
-from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, sums, tenants
+from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED, Oom, exhausted, has_words, sums, tenants
 from vllm_doctor.rules.gates.profile_run import dummy_batch
 from vllm_doctor.rules.gates.run_time import of_a_request
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
@@ -30,8 +31,10 @@ def judge(case: Case) -> Outcome:
     if root is None:
         return NotHere("the log shows no failure that ended the run")
     said = bool(root.ids & _MESSAGES) or _relayed(run, root)
-    unplaced = _in_its_code(root)
-    if not said and not (root.ids & EXHAUSTED and dummy_batch(root)) and not unplaced:
+    named = exhausted(case, StartupPhase.WARMUP)
+    told = not said and isinstance(named, Oom) and has_words(named, SAMPLER)
+    unplaced = not told and _in_its_code(root)
+    if not said and not (root.ids & EXHAUSTED and dummy_batch(root)) and not unplaced and not told:
         return NotHere("the first failure is not the sampler's dummy batch")
     if tenants(case, run.oom) is not None:
         return Clear("something else holds the memory that was missing")
@@ -43,7 +46,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title=f"The {'pooler' if 'pooler-oom' in root.ids else 'sampler'}'s dummy batch{_size(case)} does not fit",
         phase=Phase.STARTUP_PROFILE if measuring else Phase.STARTUP_SAMPLER_WARMUP,
-        confidence=Confidence.LIKELY if unplaced else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY if unplaced or told else Confidence.CONFIRMED,
         evidence=tuple(case.line(h.index) for h in root.hits[:2]),
         arithmetic=(*sums(run.oom), *_each(case)),
         changes=(
