@@ -146,3 +146,20 @@ def test_of_two_servers_in_turn_the_failed_one_is_told_and_the_other_by_its_port
     told = judged_text("\n".join([*failed, *at_port(8002, "chat", "INFO:     Application startup complete.")]))
     assert (told.verdict, [one.verdict for one in told.others]) == (Verdict.FINDING, [Verdict.OK])
     assert [one.subject.place for one in told.others] == ["port 8002"]
+
+
+TRIES = [
+    "$ vllm serve acme/chat-70b --tensor-parallel-size 3",
+    "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (3).",
+    "$ vllm serve acme/chat-70b --tensor-parallel-size 2 --gpu 2",
+    "vllm: error: unrecognized arguments: --gpu 2",
+]
+
+
+def test_of_launches_that_were_typed_one_after_another_the_last_that_failed_is_judged() -> None:
+    assert [f.code for f in judged_text("\n".join(TRIES)).findings] == ["VD502"]
+    assert [f.code for f in judged_text("\n".join(TRIES[:2])).findings] == ["VD503"]
+
+
+def test_a_launch_that_is_only_typed_below_is_no_run() -> None:
+    assert [f.code for f in judged_text("\n".join([*TRIES[:2], TRIES[2]])).findings] == ["VD503"]

@@ -262,3 +262,30 @@ def test_of_two_packages_beside_vllm_either_may_be_the_wrong_one() -> None:
     )
     assert (told.code, told.title) == ("VD514", "flashinfer-python and the installed torch do not fit each other")
     assert [change.name for change in told.changes] == ["flashinfer-python", "torch"]
+
+
+@pytest.mark.parametrize(
+    ("answered", "title", "change"),
+    [
+        (
+            "OSError: [Errno 116] Stale file handle: '{}'",
+            "The network file system lost the file, or its server",
+            "mount",
+        ),
+        ("OSError: [Errno 107] Transport endpoint is not connected: '{}'", "The network file system lost", "mount"),
+        ("OSError: [Errno 5] Input/output error: '{}'", "The disk or network share fails to read or write", "disk"),
+        ("OSError: [Errno 24] Too many open files: '{}'", "Too many files and sockets are open", "LimitNOFILE"),
+    ],
+)
+def test_what_the_kernel_answers_of_a_file_tells_more_than_the_file_s_name(
+    answered: str, title: str, change: str
+) -> None:
+    told = found(
+        answered.format("/data/chat/model-00007.safetensors"), file="vllm/model_executor/model_loader/utils.py"
+    )
+    assert told.title.startswith(title)
+    assert told.changes[0].name == change
+
+
+def test_a_socket_that_is_not_connected_is_no_file() -> None:
+    assert "file system" not in found("OSError: [Errno 113] No route to host").title

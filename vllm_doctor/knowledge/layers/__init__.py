@@ -17,7 +17,8 @@ from vllm_doctor.knowledge.pattern import compiled
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
-    with what to send along. `kernels`: its calls compute on the card, and another kernel may do the same.
+    with what to send along. `first` matches what tells more than any layer's `said`: the kernel's answer of a file, whose
+    name is nobody's word. `kernels`: its calls compute on the card, and another kernel may do the same.
     `broken` is the problem where code of this part fails on a state of its own, `refuses` where it says in a sentence
     of its own what it does not take, `library` where only a library that it calls does; `symbols` matches functions and
     libraries of native code that are of this part alone. `voice` is the part as the one who refuses in a sentence."""
@@ -25,6 +26,7 @@ class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     name: str
     next: str
+    first: str = ""
     said: str = ""
     files: str = ""
     symbols: str = ""
@@ -53,7 +55,7 @@ def layer_of(said: Sequence[str], files: Sequence[str]) -> Layer | None:
     """The layer of a failure: `said` are its exceptions as `Kind: message`, the first raised first. What that one says
     weighs more than the calls (`files`, outermost first), and they more than the others. None where nothing tells."""
     by_call = (_first(file, "files") for file in reversed(files))
-    by_word = (_first(text, "said") for text in said)
+    by_word = (_first(text, "first") or _first(text, "said") for text in said)
     return next(by_word, None) or next((f for f in by_call if f is not None), None) or next(filter(None, by_word), None)
 
 
@@ -64,6 +66,6 @@ def layer_of_native(calls: Sequence[str], files: Sequence[str]) -> Layer | None:
     return next((one for one in told if one is not None), None) or layer_of((), files)
 
 
-def _first(text: str, told_by: Literal["said", "files", "symbols"]) -> Layer | None:
+def _first(text: str, told_by: Literal["first", "said", "files", "symbols"]) -> Layer | None:
     found = ((layer, getattr(layer, told_by)) for layer in layers())
     return next((layer for layer, regex in found if regex and compiled(regex).search(text)), None)

@@ -22,6 +22,8 @@ class _Seen(msgspec.Struct):
     server: bool = False
     arguments: bool = False
     refused: bool = False
+    typed: bool = False
+    failed: bool = False
     engines: dict[str, int | None] = {}
 
     @property
@@ -51,15 +53,38 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
     if first and (headless or any(s in line.text for line in lines[:first] for s in anchors(*_SERVES))):
         seen.arguments = seen.server = True
     for index, line in enumerate(lines):
-        new = _starts_here(line, seen)
+        new = _typed_again(lines, index, seen)
+        new = _starts_here(line, seen) if new is None else new
         if new is None:
             seen.ended = seen.ended or _ends_here(line)
+            seen.failed = seen.failed or _fails(line)
             continue
         if new:
             seen = _Seen()
             _starts_here(line, seen)
+            seen.typed = _is_typed(line)
             found.append(_with_preamble(lines, index, found[-1] if found else -1))
     return found
+
+
+def _typed_again(lines: Sequence[LogLine], index: int, seen: _Seen) -> bool | None:
+    """Does somebody type the launch once more, below one that failed? None where nobody types one.
+
+    What only is typed, with nothing below that fails, is what they try next or were told to try.
+    """
+    if not _is_typed(lines[index]):
+        return None
+    again = seen.typed and (seen.failed or seen.refused) and any(map(_fails, lines[index + 1 :]))
+    seen.typed = True
+    return again
+
+
+def _is_typed(line: LogLine) -> bool:
+    return line.level is None and line.process is None and says(line.text, "launch-typed")
+
+
+def _fails(line: LogLine) -> bool:
+    return line.level in {"ERROR", "CRITICAL"} or says(line.text, "run-has-spoken") or "Error: " in line.text
 
 
 def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
