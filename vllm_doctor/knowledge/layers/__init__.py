@@ -17,7 +17,7 @@ from vllm_doctor.knowledge.pattern import compiled
 
 class Layer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `said` matches an exception's text, `files` a call's file. `next` is the step where no setting cures,
-    with what to send along. `first` matches what tells more than any layer's `said`: the kernel's answer of a file, whose
+    with what to send along. `first` tells more than any `said`: what the kernel answers of a file, whose
     name is nobody's word. `kernels`: its calls compute on the card, and another kernel may do the same.
     `broken` is the problem where code of this part fails on a state of its own, `refuses` where it says in a sentence
     of its own what it does not take, `library` where only a library that it calls does; `symbols` matches functions and
