@@ -373,3 +373,29 @@ def test_a_model_that_generates_is_not_turned_by_convert_alone(flags, version, t
     _, s, _ = settings(LLAMA_8B, flags, version)
     assert [r.flag for r in s.refusals] == told
     assert s.pooling is (flags != "--convert none")
+
+
+ENCODER = {
+    "architectures": ["XLMRobertaModel"],
+    "model_type": "xlm-roberta",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "vocab_size": 250_002,
+    "max_position_embeddings": 8194,
+}
+
+
+def test_a_model_without_a_kv_cache_has_no_prefixes_to_keep():
+    assert "--enable-prefix-caching" in refused(ENCODER, "--enable-prefix-caching", "0.19.1")
+    assert "--enable-prefix-caching" not in refused(ENCODER, "", "0.19.1")
+    assert "--enable-prefix-caching" not in refused(ENCODER, "--enable-prefix-caching", "0.24.0")
+    assert "--enable-prefix-caching" not in refused(ENCODER, "--enable-prefix-caching", "0.11.0")
+
+
+def test_one_release_asserts_a_gpu_of_its_host_for_each_rank_that_ray_spreads():
+    """The host of these tests has sixteen GPUs."""
+    asked, flag = "-tp 8 -pp 4 --distributed-executor-backend ray", "--tensor-parallel-size × --pipeline-parallel-size"
+    assert flag in of_the_launch(LLAMA_8B, asked, "0.11.1")
+    assert flag not in of_the_launch(LLAMA_8B, asked, "0.11.2")

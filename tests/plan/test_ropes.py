@@ -54,3 +54,9 @@ def test_which_scaling_a_release_takes(rope, version, told):
 def test_a_class_that_hands_no_scaling_on_is_asked_for_its_length_alone():
     assert refused(LONG, "0.5.0", "GPTJForCausalLM") == refused(LONG, "0.5.0")
     assert refused({**LONG, "factor": 2.0}, "0.5.0", "GPTJForCausalLM") == []
+
+
+def test_a_type_that_no_release_has_starts_in_none():
+    told = [("type twisted", "a type that a release of vLLM has")]
+    assert refused({"type": "twisted", "factor": 8.0}, "0.5.3") == told
+    assert refused({"rope_type": "twisted", "factor": 8.0}, "0.33.0") == told

@@ -232,6 +232,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     balances_by_nixl: bool
     selects_by_block: bool
     marlin_takes_all_of_awq: bool
+    marlin_pads_floats: bool
+    ray_on_one_host: bool
+    keeps_prefixes_of_nothing: bool
     drafts_on_one_rank: bool
     batches_of_one_size: bool
     aligns_latents: bool

@@ -196,7 +196,8 @@ def card_of(name: str | None, total: float | None) -> Card | None:
 
 
 def _overridden(config: Section, line: LaunchLine) -> Section:
-    """The config as --hf-overrides changes it, object into object as vLLM merges it (config/model.py)."""
+    """The config as --hf-overrides changes it, object into object as vLLM merges it (config/model.py), and as
+    --rope-scaling of 0.4 to 0.9 sets one key of it (transformers_utils/config.py get_config)."""
 
     def merged(values: Mapping[str, object], changes: Mapping[str, object]) -> dict[str, object]:
         out = dict(values)
@@ -205,7 +206,10 @@ def _overridden(config: Section, line: LaunchLine) -> Section:
             out[key] = merged(old, new) if isinstance(old, dict) and isinstance(new, dict) else new
         return out
 
-    return Section(merged(config.values, Flags(line).object("hf-overrides")), config.path)
+    flags = Flags(line)
+    asked = flags.object("rope-scaling")
+    made = merged(config.values, flags.object("hf-overrides"))
+    return Section({**made, "rope_scaling": asked} if asked else made, config.path)
 
 
 # A checkpoint stored in twice as many bits is one; what lies beyond is another model's, or a part of one.

@@ -40,7 +40,8 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
     """A device that runs another build of vLLM, or whose own code no build that was read has: machine code of a desktop
     card does not run on a Jetson of the same major number (CUDA C++ Programming Guide, binary compatibility)."""
     if gpu is not None and gpu.backend != "CUDA" and gpu.compared:
-        packed = next(iter(methods(a, s)), "latent attention" if a.mla or a.compressed else "")
+        unlike = "latent attention" if a.mla or a.compressed else "an encoder-decoder" if a.encoder_decoder else ""
+        packed = next(iter(methods(a, s)), unlike)
         if packed or s.gguf is not None:
             yield (
                 f"{gpu.name} runs vLLM's {gpu.backend}, of which starts in 16 bits were compared with a plan, and none "

@@ -11,7 +11,7 @@ from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.cache_types import TURBOQUANT, UNKNOWN
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
-from vllm_doctor.plan.model.families import WEIGHED, generating
+from vllm_doctor.plan.model.families import ENCODER_ONLY, WEIGHED, generating
 
 # Drafters whose memory follows from the model, or that have none.
 _DRAFTS_KNOWN = frozenset({"mtp", "eagle", "eagle3", "ngram", "ngram_gpu", "[ngram]", "suffix"})
@@ -66,7 +66,10 @@ def _windowed(a: Architecture) -> bool:
 
 
 def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
-    """What does not go with several kinds of layers, or with one kind of cache beside another."""
+    """What does not go with several kinds of layers, with one kind of cache beside another, or without one."""
+    if a.model_type in ENCODER_ONLY and s.engine == "V1" and s.prefix_caching and s.does.keeps_prefixes_of_nothing:
+        needed = f"no --enable-prefix-caching: {a.name} has no KV cache, and {s.version} asserts one; or vLLM 0.24"
+        yield Refusal("--enable-prefix-caching", "set", needed)
     flag, split = "--decode-context-parallel-size", s.context_parallel // s.prefill_parallel
     told = any(r.flag == flag for r in s.refusals)
     windows = s.hybrid_manager and s.does.groups_kinds and _windowed(a)

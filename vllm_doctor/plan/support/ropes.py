@@ -30,16 +30,18 @@ _NEWER = {"su": "longrope", "mrope": "default"}
 
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, where one of the release's tests holds."""
-    if a.rope is None or s.gguf is not None or s.config_elsewhere or s.version == _MENDED:
+    if a.rope is None or s.gguf is not None or s.config_elsewhere or not _refused(a, s.version):
         return
-    if not _refused(a, s.version):
+    table, kind = history("ropes", "ropes"), _kind(a.rope.values)
+    if kind and not any(repr(kind) in test for test in table.names()):
+        yield Refusal("rope_scaling", f"type {kind}", "a type that a release of vLLM has, which of this one none has")
         return
-    table = history("ropes", "ropes")
+    if s.version == _MENDED:
+        return
     later = (release for release in table.releases if release > s.version)
     first = next((release for release in later if not _refused(a, release)), None)
     if first is None:
         return  # what no release takes, a description has wrong or left out
-    kind = _kind(a.rope.values)
     yield Refusal("rope_scaling", f"type {kind}" if kind else "no type", f"vLLM {first}, the first that takes this one")
 
 
