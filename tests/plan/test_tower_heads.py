@@ -33,7 +33,7 @@ def test_twelve_heads_are_not_split_in_eight():
         (seen("glm4v_moe", 12), "-tp 8 --mm-encoder-tp-mode data", "0.33.0"),
         (seen("glm4v_moe", 12), "-tp 8 --language-model-only", "0.33.0"),
         (seen("glm4v_moe", None), "-tp 8", "0.33.0"),  # the class has a number of its own
-        (seen("intern_vit_6b", 25), "-tp 8", "0.33.0"),  # whole where it does not divide
+        (seen("intern_vit_6b", 25, "InternVLChatModel"), "-tp 8", "0.33.0"),  # whole where it does not divide
         (seen("siglip_vision_model", 12), "-tp 8", "0.6.6"),  # the same
     ],
 )

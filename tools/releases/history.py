@@ -30,6 +30,7 @@ FILES: dict[str, tuple[str, ...]] = {
     "checkpoints": ("checkpoints",),
     "configurations": ("configurations",),
     "ropes": ropes.TABLES,
+    "model_tests": ("model_tests",),
     "traits": ("traits",),
     "replicated": replicated.TABLES,
     "adapted": ("adapted",),

@@ -40,6 +40,7 @@ SECTIONS = (
     "reasoning_parsers",
     "architectures",
     "breakable",
+    "model_tests",
     "traits",
     "tokens",
     "shared_experts",

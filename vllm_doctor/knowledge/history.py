@@ -130,3 +130,14 @@ def history(file: str, section: str) -> ReleaseHistory:
     if not isinstance(releases, list) or not isinstance(lines, dict):
         raise TypeError(f"history/{file}.json: {section} does not have its shape")
     return ReleaseHistory(releases, lines)
+
+
+@cache
+def beginning(file: str, section: str, start: str) -> ReleaseHistory:
+    """The names of a file's one section that begin so. The rest of a large file is not taken apart: each name has a
+    line of its own, and they are sorted (tools/releases/history.py)."""
+    text = (FOLDER / f"{file}.json").read_text(encoding="utf-8")
+    head, first = text.partition(f' "{section}": {{')[0], text.find(f'\n  "{start}')
+    last = text.find("\n", text.rfind(f'\n  "{start}') + 1)
+    lines = text[first:last].rstrip().rstrip(",") if first >= 0 else ""
+    return ReleaseHistory(json.loads(f"{head.rstrip().rstrip(',')}}}")["releases"], json.loads(f"{{{lines}}}"))

@@ -171,6 +171,7 @@ class Architecture(msgspec.Struct, frozen=True):
     whole_item: int = 0  # tokens of the largest item whose tokens attend to each other
     caps_attention: bool = False  # attention logits are kept within a bound, which not every kernel does (Gemma 2)
     text_prefix: str = "model"
+    config: Section | None = None  # all that config.json says, for what a release's own code asks of it
     quantization: Section | None = None
     rope: Section | None = None  # rope_scaling, or rope_parameters of all layers alike
     own_code: bool = False  # config.json names a class of the checkpoint's own for itself (auto_map)

@@ -39,7 +39,8 @@ _POSITIONS = ("max_position_embeddings", "n_positions", "max_target_positions")
 _DTYPE = re.compile(r"b?float16|float(32|64|8_\w+)?|half|double|auto|u?int8")
 
 
-def _text_section(top: Section) -> Section:
+def text_section(top: Section) -> Section:
+    """The language model's own section of a config, which is the whole one where there is no other."""
     for key in ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config"):
         nested = top.section(key)
         if nested is not None:
@@ -90,7 +91,7 @@ def describe(top: Section) -> Architecture:
         raise ConfigError(
             f"{top.path}: _class_name is {top.values.get('_class_name')!r}, a diffusion model; needed: a language model"
         )
-    text = _text_section(top)
+    text = text_section(top)
     names = top.texts("architectures") or text.texts("architectures")
     model_type = text.text("model_type", default=top.text("model_type"))
     hidden = text.whole("hidden_size", "n_embd", "d_model", "dim", high=1_000_000)
@@ -193,6 +194,7 @@ def describe(top: Section) -> Architecture:
         multimodal=vision is not None or top.has("audio_config"),
         whole_item=_GEMMA4_VIDEO if vision is not None and text.text("use_bidirectional_attention") == "vision" else 0,
         text_prefix="model.language_model" if text is not top else "model",
+        config=top,
         quantization=_quantization(top, text, model_type),
         rope=_rope(text),
         own_code=(own := top.section("auto_map")) is not None and own.has("AutoConfig"),

@@ -27,6 +27,7 @@ from vllm_doctor.plan.support import (
     items,
     marlin,
     model,
+    model_tests,
     offloaded,
     own_code,
     quantized,
@@ -79,6 +80,8 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *graph_sizes.refusals(a, s, gpu),
         *card.indexer(a, s, gpu),
     ]
+    told = {one.flag for one in (*s.refusals, *refusals)}
+    refusals += [one for one in model_tests.refusals(a, s, gpu) if one.flag not in told]
     if s.kv_stored:
         refusals = [_of_checkpoint(one, s) if one.flag == "--kv-cache-dtype" else one for one in refusals]
     return Support(
