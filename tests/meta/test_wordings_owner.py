@@ -39,7 +39,7 @@ GRAMMAR = {
     "log/read/status_page.py",
 }
 GRAMMAR |= {"log/clock.py", "log/traceback.py", "log/native_crash.py", "log/read/whole.py", "log/read/pieces.py"}
-GRAMMAR |= {"log/read/viewer_table.py", "log/read/labels.py"}
+GRAMMAR |= {"log/read/viewer_table.py", "log/read/envelope.py", "log/read/json_rows.py"}
 GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
 GRAMMAR |= {"log/read/panel.py", "log/read/pretty_answer.py"}
 # Marks of quotations, figures as any language sets them, and where a sentence ends.

@@ -8,6 +8,7 @@ The front end goes on when the engine is gone: it answers /health, /metrics and 
 behind the last word of the server, but behind the last work of its engine.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
@@ -31,6 +32,8 @@ _ASK_THE_ENGINE = (
     "client.py",
 )
 _ABOVE = 3
+# So often has a line stood in a log that it tells nothing new at the end; and how wide a rule is.
+_USUAL, _RULE = 3, 40
 # Lines that are looked at for what failed.
 _TOLD = 6
 _ENGINE = ("process-of-engine", "process-of-worker")
@@ -120,6 +123,9 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         return cut
     asked = _asked_for(run)
     spoke = _spoke_meanwhile(run, last)
+    before = lines[: last + 1] if last + 1 < len(lines) else ()
+    usual = Counter(_form(line.text) for line in before)
+    rules = {rule for line in before if (rule := _rule(line.text))}
     for index in range(last + 1, len(lines)):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
@@ -129,10 +135,27 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
             return None  # a benchmark that was started in the same terminal: what it counts is told by its own rule
         if not line.text.strip() or beside or told or index in known or line.level is not None:
             continue
+        if usual[_form(line.text)] >= _USUAL or not any(letter.isalnum() for letter in line.text):
+            continue  # it stood there while the server worked, or closes a document
+        if (rule := _rule(line.text)) is not None and any(rule[0] == s and abs(rule[1] - w) < 3 for s, w in rules):
+            continue  # whose headings stand above the server's lines frames them: a harness
         whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands
         if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
             return line
     return None
+
+
+def _form(text: str) -> str:
+    """The line but for its numbers."""
+    return "".join("#" if letter.isdigit() else letter for letter in text.strip())
+
+
+def _rule(text: str) -> tuple[str, int] | None:
+    """The sign and the width of a rule with a heading in it; None for any other line."""
+    text = text.strip()
+    sign = text[-1:]
+    drawn = len(text) >= _RULE and not sign.isalnum() and text.endswith(sign * 4) and 2 * text.count(sign) >= len(text)
+    return (sign, len(text)) if drawn else None
 
 
 def _spoke_meanwhile(run: AnalysedRun, last: int) -> frozenset[str]:

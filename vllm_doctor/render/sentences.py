@@ -2,7 +2,7 @@
 
 import re
 
-from vllm_doctor.log.read.prefix import Stripper
+from vllm_doctor.log.read.prefix import REWORDED, Stripper
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Scalar, Step
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction
@@ -89,6 +89,8 @@ def _figured(one: Arithmetic) -> str:
 def decisive(excerpt: str) -> str:
     """A log line from its exception on, or without the heads that loggers, journald and Ray give it."""
     told = " ".join(line.text for line in Stripper().lines(excerpt, 0)) or excerpt
+    if told.startswith(REWORDED) and REWORDED not in excerpt:
+        return excerpt  # the line that the user has
     whole = told if excerpt[:1] == "{" else excerpt  # an entry of JSON has more behind its words
     found = _EXCEPTION.search(whole)
     if found is not None:

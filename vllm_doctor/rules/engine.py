@@ -44,24 +44,34 @@ def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False)
     `preview` also asks the rules that are in preview; `memory` says where the GPUs' memory went, as is always said of a
     live server.
     """
-    each = [(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)]
+    each = _worth_telling([(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)])
     (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
     others = tuple(answer_to_show(_by_port(told, one), one) for told, one in rest)
     return msgspec.structs.replace(answer_to_show(worst, of), others=others)
 
 
 def _servers(snapshot: Snapshot) -> list[Snapshot]:
-    """The same host with the log of each server in it; what announces none counts where it serves, or failed."""
+    """The same host with the log of each server in it."""
     log = snapshot.log
     if not isinstance(log, Known) or not log.value.others:
         return [snapshot]
     logs = (msgspec.structs.replace(log.value, others=()), *log.value.others)
-    each = [
+    return [
         msgspec.structs.replace(snapshot, log=Known(one, log.source), subject=_named(snapshot.subject, one))
         for one in logs
     ]
-    runs = [(one, Case(one).run) for one in each]
-    return [one for one, run in runs if run is not None and (run.is_server or run.root or run.deaths)] or each
+
+
+def _worth_telling(each: list[tuple[Diagnosis, Snapshot]]) -> list[tuple[Diagnosis, Snapshot]]:
+    """Of several servers in one text, those that are one: what announces none counts where it serves, or failed."""
+    if len(each) == 1:
+        return each
+    runs = [(pair, Case(pair[1]).run) for pair in each]
+    return [
+        pair
+        for pair, run in runs
+        if pair[0].findings or (run is not None and (run.is_server or run.root or run.deaths))
+    ] or each
 
 
 def _named(who: Subject, log: Log) -> Subject:

@@ -16,11 +16,15 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules import placed
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.pace import ENOUGH, tokens_of_few
 from vllm_doctor.rules.order import INTERNAL
 from vllm_doctor.rules.strays import unjudged as strays_of
 
 # Lines of statistics without a token, ten seconds apart each.
 _STILL = 2
+# Lines of statistics that tell how fast few requests are.
+_SLOW = 3
 
 
 def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
@@ -50,6 +54,8 @@ def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> t
             return Verdict.UNKNOWN, f"{_of_the_launch(case)}; no log was given, so the server's state is not known"
         return Verdict.UNKNOWN, reason or "no log was read"
     verdict, because = _log_verdict(run)
+    if verdict is Verdict.OK:
+        because += _slowly(case, run)
     if snapshot.live and verdict is Verdict.OK:
         because += "; no completion was tried, because the server cannot be asked from here"
     return verdict, because
@@ -175,6 +181,17 @@ def _refusals(run: AnalysedRun) -> str:
         return ""
     first = run.lines[refused[0].index].number
     return f"; from line {first} on it refuses requests (400): the answer's body says why, which the client has"
+
+
+def _slowly(case: Case, run: AnalysedRun) -> str:
+    """What few requests got at last, where only the card tells whether that is slow and nothing names it."""
+    fastest = tokens_of_few(run, _SLOW) if run.stopped is None else None
+    if fastest is None or fastest >= ENOUGH or case.gpu_name or on_cpu(case):
+        return ""
+    return (
+        f"; at last each request got {fastest:.1f} tokens a second at most: whether that is slow, the card tells, "
+        "which this log does not name (--gpu NAME)"
+    )
 
 
 def _own_log(run: AnalysedRun) -> str:

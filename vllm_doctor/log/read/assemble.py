@@ -6,10 +6,12 @@ from itertools import pairwise
 import msgspec
 
 from vllm_doctor.log.match import anchors, read, says
+from vllm_doctor.log.read.envelope import opened
+from vllm_doctor.log.read.json_rows import rows_read
 from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.panel import unpanelled
 from vllm_doctor.log.read.pieces import Read, as_written
-from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, shorten
+from vllm_doctor.log.read.prefix import LINE_LIMIT, Head, Stripper, shorten
 from vllm_doctor.log.read.pretty_answer import answered as with_answers
 from vllm_doctor.log.read.retold import retold
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
@@ -51,17 +53,20 @@ def parse_lines(read: Read) -> list[LogLine]:
         if len(raw) > _LINES:
             gap = len(raw) - _LINES
             raw = [*raw[: _LINES // 4], f"[… {gap} lines left out …]", *raw[-(_LINES - _LINES // 4) :]]
+        raw, fields = rows_read([line.rstrip("\r") for line in raw])
+        raw, heads = opened(raw)
+        heads |= fields
         if not read.skipped:
-            raw = retold(unwrapped(unpanelled(with_answers([line.rstrip("\r") for line in raw]))))
+            raw = retold(unwrapped(unpanelled(with_answers(raw))))
         (answered,) = anchors("request-ok")
         served = sum(line.endswith(answered) for line in raw) - _KEPT if read.skipped else 0
-        for line in raw:
+        for at, line in enumerate(raw):
             number += 1
             if served > 0 and line.endswith(answered):
                 served -= 1  # of a very long log's answered requests the last ones say as much as all of them
                 continue
             if line.strip():
-                found.extend(stripper.lines(line.rstrip("\r"), number))
+                found.extend(stripper.lines(line, number, heads.get(at, Head())))
     return found
 
 

@@ -19,7 +19,7 @@ _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x
 _BARE_COLOUR = re.compile(r"\[(?:0|\d{1,3}(?:;\d{1,3}){1,4}|3\d|9\d|1|2|4|22)m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
-_OUTER = re.compile(
+OUTER = re.compile(
     r"(?:"
     r"(?P<short>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?) "
     r"(?P<host>[\w.-]+) (?P<unit>[^\s\[\]:]+)\[(?P<jpid>\d{1,10})\]: "
@@ -55,18 +55,18 @@ _OUTER = re.compile(
 )
 # An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL). Ray's worker has
 # no name yet while it imports what it is to run.
-_TAG = re.compile(
+TAG = re.compile(
     r"\s?\((?:(?P<name>[A-Za-z][\w.:-]*)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?pid=(?P<pid>\d{1,10})"
     r"(?:, (?:ip=[\w.:]+)?)?\)"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
 # Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
 _REPEATED = re.compile(r" \[repeated \d{1,9}x across cluster\](?: \(Ray deduplicates logs .*)?$")
-_RANK = re.compile(r"\[rank(\d+)\]: ?")
+RANK = re.compile(r"\[rank(\d+)\]: ?")
 # How c10 stamps what torch's C++ logs (c10/util/Logging.cpp): level, month without its zero, day, time.
 _C10 = re.compile(r"\[[IWEF](?P<month>\d{1,2})(?P<day>\d\d) (?P<time>\d\d:\d\d:\d\d)\.\d{1,9} \w")
 # A formatter of one's own puts the level in brackets, names the year, or no time; people who paste leave the time out.
-_HEADER = re.compile(
+HEADER = re.compile(
     r"(?P<open>\[)?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL|FATAL)(?(open)\]) {1,4}"
     r"(?:(?:\d{4}-)?(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) )?"
     r"\[?(?P<module>[\w./<>-]{1,120}:\d{1,6})\] ?"
@@ -76,7 +76,7 @@ _LMCACHE = re.compile(
     r"\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] LMCache (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): ?"
 )
 # The same without its level and time, as people shorten it: the first line of a call's record tells it from a list.
-_SHORT_HEADER = re.compile(r"\[(?P<module>[\w./<>-]{1,80}\.py:\d{1,6})\] ?(?=\S| {2})")
+SHORT_HEADER = re.compile(r"\[(?P<module>[\w./<>-]{1,80}\.py:\d{1,6})\] ?(?=\S| {2})")
 # What most lines of a V1 server look like, in one step.
 _QUICK = re.compile(
     r"(?:\((?P<name>[A-Za-z]\w*) pid=(?P<pid>\d{1,10})\) )?"
@@ -102,9 +102,11 @@ _PASSED_ON = re.compile(r".{0,300}?litellm\.BadRequestError: Hosted_vllmExceptio
 _ACTOR = re.compile(r"(?P<before>^|: |- )(?:\[address=[\w.:\[\]-]{1,80}?, pid=\d{1,10}\] )+")
 # An access line of uvicorn's in another format than its own, which alone writes the phrase (AccessFormatter).
 _STATUS_ALONE = re.compile(r'\S{1,80}:\d{1,5} - "[A-Z]{3,7} \S{1,2000} HTTP/[\d.]{1,3}" (?P<status>[1-5]\d\d)$')
-_UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
+UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
+# With this begins what is read of an answer that the text has in another form: none of its lines says so.
+REWORDED = "openai."
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -134,6 +136,18 @@ ENTRIES = (
 )  # fmt: skip
 
 
+class Head(msgspec.Struct, frozen=True):
+    """What stood around a line that was taken out of it before: when it was written, by whom, its logger's fields."""
+
+    at: str | None = None
+    stream: str | None = None
+    level: str | None = None
+    module: str | None = None
+
+
+_NO_HEAD = Head()
+
+
 class Stripper:
     """Turns raw lines into LogLines; remembers a VLLM_LOGGING_PREFIX once it has seen it twice."""
 
@@ -142,7 +156,7 @@ class Stripper:
         self._export_format = False
         self._status = StatusPage()
 
-    def lines(self, raw: str, number: int) -> list[LogLine]:
+    def lines(self, raw: str, number: int, head: Head = _NO_HEAD) -> list[LogLine]:
         """One physical line as the lines it holds: progress bars collapsed, torn lines taken apart."""
         found: list[LogLine] = []
         if "\r" in raw:
@@ -151,28 +165,30 @@ class Stripper:
         else:
             parts = [raw]
         for part in parts:
-            self._one(part, number, found)
+            self._one(part, number, head, found)
         return found
 
-    def _one(self, raw: str, number: int, found: list[LogLine]) -> None:
+    def _one(self, raw: str, number: int, head: Head, found: list[LogLine]) -> None:
         quick = _QUICK.match(raw) if raw.isprintable() and len(raw) < EXCERPT_LIMIT else None
         if quick is not None and " pid=" not in quick["text"] and "0m" not in raw:
             owner = int(quick["pid"]) if quick["pid"] else None
             module = quick["module"] or "uvicorn"
             level = quick["level"] or quick["plain"]
             told = _with_phrase(_once(quick["text"]))
-            found.append(LogLine(number, told, level, quick["name"], owner, quick["at"], module, raw))
+            at = head.at or quick["at"]
+            found.append(LogLine(number, told, level, quick["name"], owner, at, module, raw, head.stream))
             return
         text = printable_text(shorten(raw))
         excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
-        at: str | None = None
+        at = head.at
         pid: int | None = None
         unit: str | None = None
-        stream: str | None = None
+        stream = head.stream
         named: str | None = None
         quoted = False
         if text[:1] == "{":
-            text, at, pid = _json_line(text)
+            text, stamp, pid = _json_line(text)
+            at = stamp or at
             # an entry that is cut is no JSON any more: of a long one its words are shown
             excerpt = excerpt if "\n" in text or len(excerpt) == len(raw) else shorten(text, EXCERPT_LIMIT)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
@@ -185,7 +201,7 @@ class Stripper:
         text = _refusal(_passed_on(_once(text)))
         of_systemd = self._status.reworded(text)
         for _ in range(3):
-            outer = _OUTER.match(text)
+            outer = OUTER.match(text)
             if outer is None:
                 break
             at = (
@@ -216,8 +232,12 @@ class Stripper:
         text = of_systemd or text
         for part in text.split("\n")[:_ENTRY_LINES] if "\n" in text else (text,):
             self._inner(part, number, at, pid, process, excerpt, found)
+        named = named or head.level
         if named is not None:
-            found[begun:] = [msgspec.structs.replace(line, level=line.level or named) for line in found[begun:]]
+            found[begun:] = [
+                msgspec.structs.replace(line, level=line.level or named, module=line.module or head.module)
+                for line in found[begun:]
+            ]
         if stream is not None:
             found[begun:] = [msgspec.structs.replace(line, stream=stream) for line in found[begun:]]
 
@@ -235,31 +255,31 @@ class Stripper:
         rest: str | None = text
         while rest is not None:
             text = rest
-            while (tag := _TAG.match(text)) is not None:
+            while (tag := TAG.match(text)) is not None:
                 name = tag["name"]
                 process = f"{name}_{tag['rank']}" if tag["rank"] else name or process
                 pid = int(tag["pid"])
                 text = text[tag.end() :]
-            rank = _RANK.match(text)
+            rank = RANK.match(text)
             if rank is not None:
                 process = process or f"rank{rank[1]}"
                 text = text[rank.end() :]
             if at is None and text[:1] == "[" and (c10 := _C10.match(text)) is not None:
                 at = f"{int(c10['month']):02d}-{c10['day']} {c10['time']}"
-            header = _HEADER.match(text)
+            header = HEADER.match(text)
             level: str | None = None
             module: str | None = None
             if header is not None:
                 level, module = header["level"], header["module"]
                 at = at or header["at"]
                 text = text[header.end() :]
-            elif (uvicorn := _UVICORN.match(text)) is not None:
+            elif (uvicorn := UVICORN.match(text)) is not None:
                 level, module = uvicorn[1], "uvicorn"
                 text = text[uvicorn.end() :]
             elif text[:1] == "[" and (cached := _LMCACHE.match(text)) is not None:
                 level, module, at = cached["level"], "lmcache/logging.py", at or cached["at"]
                 text = text[cached.end() :]
-            elif text[:1] == "[" and (short := _SHORT_HEADER.match(text)) is not None:
+            elif text[:1] == "[" and (short := SHORT_HEADER.match(text)) is not None:
                 module = short["module"]
                 text = text[short.end() :]
             text = _with_phrase(text)
@@ -291,9 +311,9 @@ def _with_phrase(text: str) -> str:
 
 def _refusal(text: str) -> str:
     if "Hosted_vllmException - " in text and (passed := _PASSED_ON.match(text)) is not None:
-        return f"openai.APIStatusError: Error code: 400 - {passed['what']}"
+        return f"{REWORDED}APIStatusError: Error code: 400 - {passed['what']}"
     client = _TOLD_CLIENT.match(text) if "4" in text[:40] else None
-    return text if client is None else f"openai.APIStatusError: Error code: {client['code']} - {client['what']}"
+    return text if client is None else f"{REWORDED}APIStatusError: Error code: {client['code']} - {client['what']}"
 
 
 def _passed_on(text: str) -> str:
@@ -317,7 +337,7 @@ def _answer(row: dict[str, object]) -> str | None:
         kind = "APIStatusError"  # a router's own answer: it names no type
     if not isinstance(kind, str) or re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
         return None
-    return f"openai.{kind}: Error code: {code} - {printable_text(shorten(message))}"
+    return f"{REWORDED}{kind}: Error code: {code} - {printable_text(shorten(message))}"
 
 
 def _unquoted(text: str) -> str:

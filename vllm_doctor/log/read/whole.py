@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from vllm_doctor.log.read.labels import unlabelled
+from vllm_doctor.log.read.json_rows import lines_of
 from vllm_doctor.log.read.prefix import ENTRIES
 from vllm_doctor.log.read.viewer_table import rows_said
 
@@ -52,7 +52,7 @@ def split(text: str) -> str:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:
         text = _OCTAL.sub(lambda found: chr(int(found[1], 8)), text)
-    text = unlabelled(rows_said(text))
+    text = rows_said(text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
         if len(found) >= _FEW:
@@ -78,6 +78,8 @@ def _lines_inside(text: str) -> str | None:
         return None
     if isinstance(document, dict) and "error" in document:
         return None
+    if entries := lines_of(document):
+        return "\n".join(entries)
     waiting = [(document, 0)]
     told: list[str] = []
     while waiting:

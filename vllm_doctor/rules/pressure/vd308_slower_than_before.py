@@ -11,6 +11,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
+from vllm_doctor.rules.gates.pace import ENOUGH, FEW, tokens_of_few
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
@@ -20,15 +21,13 @@ _BEST, _SLOW = 3, 6
 _FACTOR = 4.0
 # Requests come and go while others run: as many, give or take this; and as much KV cache that each step reads.
 _ABOUT, _MORE_READ = 1.25, 1.5
-# Lines in a row, requests and tokens a second of each: a 70B model split over two old cards gives ten times as many.
-_LONG, _FEW, _FLOOR = 5, 8, 1.0
+# Lines in a row, and tokens a second of each request: a 70B model split over two old cards gives ten times as many.
+_LONG, _FLOOR = 5, 1.0
 # Where the weights are known a step is: it reads them once. The slowest memory of a card that vLLM runs on in GB/s
 # (RTX 3050), the part of what a card's memory gives that no kernel stays below, and the tokens a second that no launch
 # of kernels without graphs, no link between hosts and no kernel of a rare format stays below. Half a minute tells.
-_SLOWEST, _PART, _ENOUGH, _SHORTER = 168.0, 0.1, 5.0, 3
+_SLOWEST, _PART, _SHORTER = 168.0, 0.1, 3
 _GIB_IN_GB = 2**30 / 1e9
-# Tokens a second of prompts that hold up no step: a greeting of a few tokens.
-_SHORT = 10.0
 
 
 def judge(case: Case) -> Outcome:
@@ -65,15 +64,10 @@ def judge(case: Case) -> Outcome:
 def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     """Do the last lines show fewer tokens a request than any GPU gives to so few?"""
     step = _step(case, run)
-    floor = max(_FLOOR, min(_ENOUGH, step.value * _PART)) if step is not None else _FLOOR
+    floor = max(_FLOOR, min(ENOUGH, step.value * _PART)) if step is not None else _FLOOR
     long = _SHORTER if floor > _FLOOR else _LONG
-    last = run.stats[-long:]
-    alone = (_decodes(s) or (s.generation > 0 and s.prompt <= _SHORT and not s.preemptions) for s in last)
-    few = len(last) == long and all(alone) and all(not s.waiting and 0 < s.running <= _FEW for s in last)
-    if not few or run.root is not None or run.stopped is not None or run.is_script or on_cpu(case):
-        return None
-    fastest = max(map(_each, last))
-    if fastest >= floor:
+    fastest = tokens_of_few(run, long)
+    if fastest is None or fastest >= floor or run.root is not None or run.stopped is not None or on_cpu(case):
         return None
     why = "offloaded weights cross the PCIe bus at each step: offload less, or use a smaller checkpoint"
     hits = run.all("stats")
@@ -87,9 +81,9 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
         arithmetic=(
             _speed("a request at best", fastest, "generated / running", f"{long} lines"),
             *((step,) if step is not None else ()),
-            _speed("a fault below", floor, f"up to {_FEW} requests, nothing waits", "any GPU")
+            _speed("a fault below", floor, f"up to {FEW} requests, nothing waits", "any GPU")
             if step is None or floor == _FLOOR
-            else _speed("a fault below", floor, f"a tenth of that, {_ENOUGH:g} at most", "any kernel and link"),
+            else _speed("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
         first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,
@@ -159,11 +153,6 @@ def _look(tool: DeviceTool) -> Change:
 def _works(stats: Stats) -> bool:
     """Do requests run and get tokens, and is none of them thrown out?"""
     return stats.running > 0 and stats.generation > 0 and not stats.preemptions
-
-
-def _decodes(stats: Stats) -> bool:
-    """Is no prompt computed beside those that generate? A prompt takes the step from them."""
-    return _works(stats) and stats.prompt == 0
 
 
 def _each(stats: Stats) -> float:
