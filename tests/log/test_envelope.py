@@ -3,7 +3,7 @@
 import pytest
 
 from tests.log.judging import judged_text
-from vllm_doctor.log.read.envelope import opened
+from vllm_doctor.log.read.envelope import without_envelope
 from vllm_doctor.records.verdict import Verdict
 
 SAID = [
@@ -33,7 +33,7 @@ SERVES = [
 
 
 def _of(text: str) -> list[str]:
-    return opened(text.split("\n"))[0]
+    return without_envelope(text.split("\n"))[0]
 
 
 @pytest.mark.parametrize("label", ["0: ", "  12: ", "gpu-14: ", "node07.cluster: ", "[node017] 3: "])

@@ -8,6 +8,7 @@ from tests.log.judging import judged_text
 from tests.log.test_envelope import FAILS, SERVES
 from vllm_doctor.log.read.json_rows import rows_read
 from vllm_doctor.records.verdict import Verdict
+from vllm_doctor.render import sentences
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,14 @@ def test_two_pods_are_two_servers() -> None:
     told = judged_text("\n".join(rows))
     assert [f.code for f in told.findings] == ["VD503"]
     assert [other.verdict for other in told.others] == [Verdict.OK]
+
+
+def test_the_evidence_of_a_row_is_its_text_alone() -> None:
+    """What stands behind the text in its row is the collector's."""
+    rows = [json.dumps({"textPayload": line, "insertId": "a1", "severity": "ERROR"}) for line in FAILS]
+    (found,) = judged_text("\n".join(rows)).findings
+    assert all("insertId" not in item.excerpt or item.excerpt.startswith('{"textPayload"') for item in found.evidence)
+    assert "insertId" not in sentences.because(found)
 
 
 @pytest.mark.parametrize("row", ['{"a": 1}', '{"error": {"message": "m", "type": "BadRequestError", "code": 400}}'])

@@ -70,6 +70,19 @@ def test_what_stands_before_the_decisive_words_is_no_reason(head: str) -> None:
     assert sentences.because(said) == "not one GPU is left"
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"error": {"message": "The model `m` does not exist.", "type": "NotFoundError", "code": 404}}',
+        "litellm.BadRequestError: Hosted_vllmException - This model's maximum context length is 8192 tokens.",
+    ],
+)
+def test_an_answer_with_an_error_is_shown_as_the_user_has_it(line: str) -> None:
+    """It is read in the words of another client, which stand nowhere in the text."""
+    said = finding(arithmetic=(), evidence=(Evidence("a file", "line 1", line),))
+    assert sentences.because(said) == line
+
+
 def test_a_path_or_a_command_is_never_broken() -> None:
     long = "/srv/" + "deep/" * 40 + "file.py"
     told = finding(evidence=(Evidence("journal", "line 17", f"OSError: cannot read {long}"),))

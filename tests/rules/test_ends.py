@@ -165,6 +165,28 @@ def test_what_ends_nothing_leaves_it_ok_where_the_server_goes_on_and_is_never_a_
     assert verdict(f"{SERVED}{line}\n") in {Verdict.OK, Verdict.UNKNOWN}
 
 
+HEADING = " Captured stderr setup ".center(80, "-")
+
+
+@pytest.mark.parametrize(
+    ("above", "below", "expected"),
+    [
+        ([" test session starts ".center(80, "=")], [" 1 passed in 61.02s ".center(80, "=")], Verdict.OK),
+        ([" Captured stdout setup ".center(80, "-")], [HEADING], Verdict.OK),
+        ([], [HEADING], Verdict.UNKNOWN),
+        ([], [HEADING, "something of its own", " 1 passed in 61.02s ".center(80, "=")], Verdict.OK),
+        ([], [HEADING, "something of its own", " 1 failed in 61.02s ".center(80, "=")], Verdict.UNKNOWN),
+        (["vllm out 1:", "vllm out 2:", "vllm out 3:"], ["vllm out 4:"], Verdict.OK),
+        (["vllm out 1:"], ["vllm out 4:"], Verdict.UNKNOWN),
+        ([], ["    ]", "}"], Verdict.OK),
+    ],
+)
+def test_what_frames_a_log_tells_of_no_end(above: list[str], below: list[str], expected: Verdict) -> None:
+    """Headings of a harness stand above the server's lines, too; a store's own lines stand between them."""
+    log = log_of_lines([*above, *SERVED.splitlines(), *below], "log")
+    assert diagnose(Snapshot(taken_at="2026-01-01", log=Known(log, "log"))).verdict is expected
+
+
 @pytest.mark.parametrize("line", IN_ORDER)
 def test_an_end_in_order_is_ok(line: str) -> None:
     assert verdict(f"{SERVED}{line}\n") is Verdict.OK

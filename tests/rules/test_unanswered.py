@@ -126,6 +126,21 @@ def test_a_short_prompt_beside_it_does_not_excuse_an_engine_below_any_gpu(prompt
     assert [f.code for f in diagnosed(text).findings] == told
 
 
+@pytest.mark.parametrize(("tokens", "told"), [(4.0, "each request got 4.0 tokens a second"), (6.0, "no failure")])
+def test_a_pace_that_only_the_card_can_judge_is_said_beside_the_ok(tokens: float, told: str) -> None:
+    """4 tokens/s are a processor's, or those of a fast card that something holds back; the log names neither."""
+    line = (
+        "INFO 05-21 10:20:{at} [loggers.py:9] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
+        "throughput: {tokens} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.1%, Prefix cache "
+        "hit rate: 0.0%\n"
+    )
+    got = diagnosed(HEALTHY + "".join(line.format(at=at, tokens=tokens) for at in (10, 20, 30)))
+    because = got.path[-1].because
+    assert got.verdict is Verdict.OK
+    assert told in because
+    assert ("--gpu NAME" in because) is (tokens < 5.0)
+
+
 STATISTICS = (
     "INFO 03-14 09:0{minute}:10 [loggers.py:257] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
     "throughput: {tokens} tokens/s, Running: 12 reqs, Waiting: {minute} reqs, GPU KV cache usage: {used}%, "

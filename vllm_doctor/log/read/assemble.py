@@ -6,7 +6,7 @@ from itertools import pairwise
 import msgspec
 
 from vllm_doctor.log.match import anchors, read, says
-from vllm_doctor.log.read.envelope import opened
+from vllm_doctor.log.read.envelope import without_envelope
 from vllm_doctor.log.read.json_rows import rows_read
 from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.panel import unpanelled
@@ -54,7 +54,7 @@ def parse_lines(read: Read) -> list[LogLine]:
             gap = len(raw) - _LINES
             raw = [*raw[: _LINES // 4], f"[… {gap} lines left out …]", *raw[-(_LINES - _LINES // 4) :]]
         raw, fields = rows_read([line.rstrip("\r") for line in raw])
-        raw, heads = opened(raw)
+        raw, heads = without_envelope(raw)
         heads |= fields
         if not read.skipped:
             raw = retold(unwrapped(unpanelled(with_answers(raw))))

@@ -41,6 +41,7 @@ _OF_A_SERVICE = re.compile(r"(?P<service>[\w.-]{1,100}?)\.(?P<slot>\d{1,4})\.\w{
 # journalctl -o export, of which each line is a field.
 _EXPORT = ("__CURSOR=", "__REALTIME_TIMESTAMP=")
 _MARKS = ('"', "'")
+_ROW = re.compile(r"\{\s*\"")  # json_rows.py and prefix.py read it
 _CLOSED = re.compile(r"[\"'][\])},; ]*$")
 
 
@@ -51,7 +52,7 @@ class _Shape(msgspec.Struct, frozen=True):
     mark: str = ""
 
 
-def opened(raw: Sequence[str]) -> tuple[list[str], dict[int, Head]]:
+def without_envelope(raw: Sequence[str]) -> tuple[list[str], dict[int, Head]]:
     """The lines, as many, without their envelope, and what it told of each; the same lines where there is none."""
     shapes = _shapes(raw) if not any(line.startswith(_EXPORT) for line in raw[:_FEW]) else []
     if not shapes:
@@ -85,7 +86,7 @@ def _shapes(raw: Sequence[str]) -> list[_Shape]:
     for line in told:
         known = known_part(line)
         own = _OWN.search(line, known)
-        if own is None or own.start() - known > _LONGEST:
+        if own is None or own.start() - known > _LONGEST or _ROW.match(line, known):
             continue
         uvicorn = UVICORN.match(line, known)
         if own.start() == known or any(one.match(line, known) for one in (TAG, RANK, HEADER, SHORT_HEADER)):
@@ -164,9 +165,14 @@ def _inside(text: str, mark: str) -> str:
     return text.replace(f"\\{mark}", mark).replace("\\t", "\t").replace("\\n", "\n")
 
 
+def time_in(text: str) -> str | None:
+    """A date with its time, as ISO 8601 writes both; None where the text has none."""
+    told = _TIME.search(text)
+    return f"{told[1]}T{told[2].replace(',', '.')}{told[3] or 'Z'}" if told is not None else None
+
+
 def _head(envelope: str) -> Head:
-    told = _TIME.search(envelope)
-    at = f"{told[1]}T{told[2].replace(',', '.')}{told[3] or 'Z'}" if told is not None else None
+    at = time_in(envelope)
     rest = _TIME.sub("", envelope)
     if (pod := _POD.search(rest)) is not None:
         return Head(at, f"pod/{pod[1]}")

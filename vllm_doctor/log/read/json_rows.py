@@ -13,19 +13,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from vllm_doctor.log.read.envelope import begins_own, known_part
-from vllm_doctor.log.read.prefix import ENTRIES, Head, printable_text
+from vllm_doctor.log.read.envelope import begins_own, known_part, time_in
+from vllm_doctor.log.read.prefix import ENTRIES, PAYLOADS, Head, printable_text
 
 Leaf: TypeAlias = tuple[tuple[str, ...], str]
 
 # Rows that make a log, of the first lines; what is read of each; and so long is a time at most.
 _FEW, _LOOKED_AT, _MOST_LEAVES, _DEEP, _SHORT = 3, 200, 4000, 40, 40
 _OF_A_ROW = re.compile(r"[^{]{0,400}?(?=\{\s*\")")
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d(?:[.,]\d{1,9})?) ?(Z|[+-]\d\d:?\d\d)?")
 _TRACEBACK = "Traceback (most recent call last)"
-# What prefix.py takes as a row's text, at its top or in what a collector puts between.
+# What prefix.py takes as a row's text, at its top or in its payload.
 _READ_THERE = frozenset(text for text, _ in ENTRIES)
-_BETWEEN = frozenset({"jsonPayload", "fields", "record"})
 # Who wrote it, where several containers' rows stand in one text; hosts may be the ranks of one server.
 _WHO = frozenset({"pod", "podname", "kubernetespodname", "k8spodname", "containername", "container"})
 _LEVELS = ("levelname", "level", "severity", "log.level")
@@ -117,11 +115,11 @@ def _text_of(rows: Sequence[Sequence[Leaf]]) -> tuple[str, ...] | None:
 def _read_there(path: tuple[str, ...] | None) -> bool:
     if path is None:
         return True
-    return path[-1] in _READ_THERE and (len(path) == 1 or (len(path) == 2 and path[0] in _BETWEEN))
+    return path[-1] in _READ_THERE and (len(path) == 1 or (len(path) == 2 and path[0] in PAYLOADS))
 
 
 def _plain(row: dict[str, object]) -> str | None:
-    inner = next((row[key] for key in _BETWEEN if isinstance(row.get(key), dict)), None)
+    inner = next((row[key] for key in PAYLOADS if isinstance(row.get(key), dict)), None)
     for part in (row, inner):
         if isinstance(part, dict):
             said = next((part[key] for key, _ in ENTRIES if isinstance(part.get(key), str)), None)
@@ -143,11 +141,9 @@ def _names_a_pod(path: tuple[str, ...]) -> bool:
 
 
 def _head(row: _Row, whose: str | None) -> Head:
-    stamps = (told for _, text in row.leaves if len(text) < _SHORT and (told := _TIME.match(text)))
-    stamp = next(stamps, None) or _TIME.search(row.before)
-    at = f"{stamp[1]}T{stamp[2].replace(',', '.')}{stamp[3] or 'Z'}" if stamp is not None else None
+    stamps = (at for text in (row.before, *(t for _, t in row.leaves if len(t) < _SHORT)) if (at := time_in(text)))
     level, module = _of_a_logger(row.fields)
-    return Head(at, f"pod/{whose}" if whose else None, level, module)
+    return Head(next(stamps, None), f"pod/{whose}" if whose else None, level, module)
 
 
 def _of_a_logger(row: dict[str, object]) -> tuple[str | None, str | None]:

@@ -136,6 +136,10 @@ ENTRIES = (
 )  # fmt: skip
 
 
+# Between an entry and these fields, where a collector or a logger sets them apart.
+PAYLOADS = ("jsonPayload", "fields", "record")
+
+
 class Head(msgspec.Struct, frozen=True):
     """What stood around a line that was taken out of it before: when it was written, by whom, its logger's fields."""
 
@@ -359,7 +363,7 @@ def _json_line(text: str) -> tuple[str, str | None, int | None]:
         return text, None, None
     if (refusal := _answer(row)) is not None:
         return refusal, None, None
-    for payload in ("jsonPayload", "fields", "record"):
+    for payload in PAYLOADS:
         if isinstance(inner := row.get(payload), dict) and not row.keys() & {"message", "textPayload"}:
             row = {**row, **inner}
     for key, stamp in ENTRIES:
