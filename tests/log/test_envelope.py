@@ -106,3 +106,20 @@ def test_two_replicas_stay_two_servers(names: tuple[str, str]) -> None:
 )
 def test_anything_else_stays_as_it_is(text: str) -> None:
     assert _of(text) == text.split("\n")
+
+
+def test_a_name_in_brackets_tells_servers_apart() -> None:
+    """The other side of a KV transfer has processes of the same names; a later one is no restart of this one."""
+    text = (
+        "[prefill] (EngineCore_DP0 pid=71) ERROR 03-06 09:10:01 [nixl_connector.py:1] NIXL transfer failed\n"
+        "[decode] (Worker_TP0 pid=60) nixl_cu12._bindings.nixlRemoteDisconnectError: NIXL_ERR_REMOTE_DISCONNECT\n"
+        "[decode] (EngineCore_DP0 pid=58) ERROR 03-06 09:10:02 [core.py:1] EngineCore encountered a fatal error."
+    )
+    assert _of(text)[1].startswith("(Worker_TP0 pid=60) ")
+    assert [f.title for f in judged_text(text).findings] == ["The other side of the KV transfer went away"]
+
+
+@pytest.mark.parametrize("level", ["INFO", "error", "Warning"])
+def test_a_level_in_brackets_is_no_name(level: str) -> None:
+    heads = without_envelope([f"[{level}] {line}" for line in SAID])[1]
+    assert {head.stream for head in heads.values()} <= {None}

@@ -40,6 +40,8 @@ _TWO_NAMES = re.compile(r"([a-z0-9][\w.-]{2,120}) ([a-z0-9][\w.-]{1,60}) ?$")
 _OF_A_SERVICE = re.compile(r"(?P<service>[\w.-]{1,100}?)\.(?P<slot>\d{1,4})\.\w{1,40}(?:@[\w.-]{1,100})? +\| ?$")
 # journalctl -o export, of which each line is a field.
 _EXPORT = ("__CURSOR=", "__REALTIME_TIMESTAMP=")
+# What a script puts before what each of its processes writes.
+_BRACKETED = re.compile(r"\[([A-Za-z][\w.-]{1,60})\] $")
 _MARKS = ('"', "'")
 _ROW = re.compile(r"\{\s*\"")  # json_rows.py and prefix.py read it
 _CLOSED = re.compile(r"[\"'][\])},; ]*$")
@@ -178,6 +180,8 @@ def _head(envelope: str) -> Head:
         return Head(at, f"pod/{pod[1]}")
     if (two := _TWO_NAMES.match(rest)) is not None:
         return Head(at, f"pod/{two[1]}/{two[2]}")
+    if (name := _BRACKETED.match(envelope)) is not None:
+        return Head(at, name[1])
     service = _OF_A_SERVICE.search(rest)
     return Head(at, f"{service['service']}-{service['slot']}" if service is not None else None)
 
