@@ -22,8 +22,6 @@ Leaf: TypeAlias = tuple[tuple[str, ...], str]
 _FEW, _LOOKED_AT, _MOST_LEAVES, _DEEP, _SHORT = 3, 200, 4000, 40, 40
 _OF_A_ROW = re.compile(r"[^{]{0,400}?(?=\{\s*\")")
 _TRACEBACK = "Traceback (most recent call last)"
-# What prefix.py takes as a row's text, at its top or in its payload.
-_READ_THERE = frozenset(text for text, _ in ENTRIES)
 # Who wrote it, where several containers' rows stand in one text; hosts may be the ranks of one server.
 _WHO = frozenset({"pod", "podname", "kubernetespodname", "k8spodname", "containername", "container"})
 _LEVELS = ("levelname", "level", "severity", "log.level")
@@ -53,9 +51,9 @@ def rows_read(raw: Sequence[str]) -> tuple[list[str], dict[int, Head]]:
     heads: dict[int, Head] = {}
     for row in rows:
         said = "\n".join(text.rstrip("\n") for one, text in row.leaves if one == path)
-        as_it_is = not said or (not row.before and _read_there(path))
-        if as_it_is:
-            said = _plain(row.fields) or ""
+        plain = _plain(row.fields)
+        as_it_is = not said or (not row.before and plain is not None and plain.rstrip("\n") == said)
+        said = said or plain or ""
         trace = next((text for _, text in row.leaves if _TRACEBACK in text and text not in said), None)
         head = _head(row, whose.get(row.at))
         if said and not (as_it_is and trace is None and head.level is None):
@@ -112,13 +110,8 @@ def _text_of(rows: Sequence[Sequence[Leaf]]) -> tuple[str, ...] | None:
     return counts.most_common(1)[0][0] if counts else None
 
 
-def _read_there(path: tuple[str, ...] | None) -> bool:
-    if path is None:
-        return True
-    return path[-1] in _READ_THERE and (len(path) == 1 or (len(path) == 2 and path[0] in PAYLOADS))
-
-
 def _plain(row: dict[str, object]) -> str | None:
+    """What prefix.py takes as a row's text."""
     inner = next((row[key] for key in PAYLOADS if isinstance(row.get(key), dict)), None)
     for part in (row, inner):
         if isinstance(part, dict):
