@@ -101,6 +101,7 @@ def test_what_a_test_may_ask(lines, test):
         ["if something(config):", RAISES],  # a function that nobody follows
         ["if config.rope_scaling is None:", RAISES],  # a key that a release writes anew
         ["if current_platform.is_rocm():", RAISES],
+        ["if config.hidden_act != 'silu':", "    raise NotImplementedError"],
         ["if something():", "    if config.hidden_act != 'silu':", "        raise ValueError('behind the unknown')"],
     ],
 )
@@ -135,3 +136,8 @@ def test_of_constants_alone_it_is_known_whether_they_hold(test, holds):
 def test_elements_of_a_list_that_stands_there_are_known():
     assert constant_tests.elements("([a['b']] * 2)") == ["a['b']"]
     assert constant_tests.elements("a['b']") == ["unknown"]
+
+
+def test_a_class_that_makes_objects_of_others_is_asked_nothing():
+    head = HEAD.replace("        model_cls = AModel\n", "        model_cls = AModel\n        def __new__(cls): pass\n")
+    assert asked("if config.hidden_act != 'silu':", RAISES, head=head) == {}

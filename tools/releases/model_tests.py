@@ -97,7 +97,7 @@ class ModelTests(Checkpoints):
         self.found, self.places, self.seen = [], {}, set()
         family = self.class_named(self._path(module), cls)
         method = family.method("__init__") if family is not None else None
-        if family is None or method is None:
+        if family is None or method is None or _stands_for_others(family):
             return {}
         listed = (*method[1].args.args, *method[1].args.kwonlyargs)
         given = {one.arg: _GIVEN[one.arg] for one in listed if one.arg in _GIVEN}
@@ -105,8 +105,9 @@ class ModelTests(Checkpoints):
         kept: dict[str, dict[str, object]] = {}
         for test, line in self.found:
             plain = self.plain(test)
-            if plain:
-                kept.setdefault(plain, {"in": self.places.get(id(line), cls), "says": _says(line)})
+            said = _says(line)
+            if plain and said:  # without a sentence a method is another class's to write
+                kept.setdefault(plain, {"in": self.places.get(id(line), cls), "says": said})
         return kept
 
     def _plain_test(self, test: str) -> str:
@@ -355,6 +356,11 @@ class _Nothing:
 
     def __init__(self) -> None:
         self.given: list[tuple[tuple[str, ...], str]] = []
+
+
+def _stands_for_others(family: Family) -> bool:
+    """Is an object of it one of another class, by what config.json says?"""
+    return any(isinstance(line, ast.FunctionDef) and line.name == "__new__" for line in family.node.body)
 
 
 def _with(state: State, names: Mapping[str, str]) -> State:

@@ -149,8 +149,7 @@ def resolve(  # noqa: PLR0917
     if choice.because is not None:
         notes.append(f"vLLM {version} runs this on its V0 engine: its V1 does not take {choice.because}")
     refusals += [choice.refusal] if choice.refusal is not None else []
-    par = _parallel(flags, env, arch, version)
-    par = par if does.ray_on_one_host else over_ray(par, flags, gpus)
+    par = over_ray(_parallel(flags, env, arch, version), flags, gpus, does)
     notes += of_the_cluster(par, flags)
     check_parallel(par, arch, gpus, refusals, adapters=flags.on("enable-lora", default=False))
     refusals += traits.refused(flags, arch, par, version, does, method=method, quantization=quant or stored)

@@ -7,6 +7,7 @@ from math import ceil
 from msgspec.structs import replace
 
 from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import Architecture
@@ -33,11 +34,11 @@ def hosts_of_a_copy(flags: Flags) -> int:
     return max(nodes(flags) // groups, 1)
 
 
-def over_ray(par: Parallel, flags: Flags, gpus: int) -> Parallel:
+def over_ray(par: Parallel, flags: Flags, gpus: int, does: Behaviour) -> Parallel:
     """The ranks spread over the hosts of Ray's cluster, where it is asked to spread them and this host has too few
     cards: it takes any in the cluster and warns that they are not of one host (executor/ray_utils.py,
     later v1/executor/ray_utils.py)."""
-    asked = flags.text("distributed-executor-backend") == "ray" and par.hosts == 1
+    asked = flags.text("distributed-executor-backend") == "ray" and par.hosts == 1 and not does.ray_on_one_host
     return replace(par, hosts=ceil(par.cards / max(gpus, 1))) if asked else par
 
 
