@@ -48,7 +48,7 @@ _TOLD_BY = {
     "activation": "a log of any start of this launch",
     "model type": "a log of one start of this model",
     "memory of the card": "--gpu-memory-gib, as a log of any start here gives it: older drivers leave more",
-    "default step": "--gpu: by default an A100 takes fewer sequences and tokens in a step than another card of its size",
+    "default step": "--gpu: by default an A100 takes fewer sequences and tokens in a step than other cards of its size",
     "compiled code": "whether this launch has started here before: the first start compiles inside the profile, and "
     "the next one, which finds the code in ~/.cache/vllm, has the larger pool",
 }

@@ -105,9 +105,7 @@ def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> Mis
             to=f"{hidden.replace('.', '/')}.py",
             command=f"{where}   # rename that file",
         )
-        return MissingModule(
-            f"A file {hidden.replace('.', '/')}.py hides the package {hidden}", (change,), refute
-        )
+        return MissingModule(f"A file {hidden.replace('.', '/')}.py hides the package {hidden}", (change,), refute)
     if module == _OWN:
         return _asked_to_run(case, fault, refute) or MissingModule(
             "The Python that runs this has no vLLM", _own_environment(), refute
