@@ -23,7 +23,7 @@ class Usual(msgspec.Struct, frozen=True):
     look: str
 
 
-# By the step that is under way. What is usual is what 120 starts printed (docs/measurements/diagnosis.md): weights
+# By the step that is under way. What is usual is what 120 starts printed (docs/measurements/sets.md): weights
 # 24 s at the median, 12 min in a tenth, two above an hour; profile to warm-up 45 s, 3 min in a tenth, 13 min at most;
 # graphs 8 s, 3 min at most; compiling 21 s, 7 min at most. The bounds stand above the longest that was seen in order.
 _STEPS: dict[StartupPhase | None, Usual] = {
