@@ -37,7 +37,7 @@ def described(text: str) -> object:
         matrices = {m.name: stored.choose(m.name, m.expert) for m in _matrices(a) if not m.vector}
     except ConfigError as why:
         return {"refused": str(why)}
-    plain = msgspec.to_builtins(msgspec.structs.replace(a, quantization=None, rope=None))
+    plain = msgspec.to_builtins(msgspec.structs.replace(a, config=None, quantization=None, rope=None))
     told = {name: value for name, value in plain.items() if value}
     if a.moe is not None:
         told["moe"]["layers"] = " ".join(map(str, sorted(a.moe.layers)))

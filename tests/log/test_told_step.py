@@ -164,6 +164,8 @@ def test_a_launch_given_beside_it_names_the_server() -> None:
         ('pod vllm-0: container "log-shipper" was OOMKilled', False),
         ("our vLLM pod was not OOMKilled", False),
         ("could the vLLM pod get OOMKilled?", False),
+        ("our vLLM pod restarts. Possible reasons: it was OOMKilled, a probe failed", False),
+        ("vLLM's actor died. (1) It was killed by the OOM killer. (2) ray stop was called. (3) It crashed.", False),
     ],
 )
 def test_a_kill_for_the_hosts_memory_is_told_of_a_server(text: str, killed: bool) -> None:

@@ -289,3 +289,8 @@ def test_what_the_kernel_answers_of_a_file_tells_more_than_the_file_s_name(
 
 def test_a_socket_that_is_not_connected_is_no_file() -> None:
     assert "file system" not in found("OSError: [Errno 113] No route to host").title
+
+
+def test_a_kernel_of_16_bits_gets_a_type_of_16_bits() -> None:
+    told = found("RuntimeError: FlashAttention only support fp16 and bf16 data type")
+    assert [(c.name, c.after) for c in told.changes] == [("dtype", "half")]

@@ -26,7 +26,7 @@ _NOUN = Pattern(
 _WORD = Pattern(r"\w+")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
-_STEPS = Pattern(r"(?:^|\s)1[.)]\s.{1,400}?\s2[.)]\s")
+_STEPS = Pattern(r"(?:^|\s)\(?1[.)]\s.{1,400}?\s\(?2[.)]\s")
 _CARD, _KILL = "told-memory", "told-killed"
 # What asks, advises or fears governs the words behind it; of those before it, the ones right before: `OOM can happen`.
 _RIGHT_BEHIND = 12
