@@ -6,7 +6,7 @@ from functools import cached_property
 from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
-from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says
+from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says, without
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import kill_accounts, memory_accounts, memory_talk
 from vllm_doctor.log.traceback import Crash, Link
@@ -205,7 +205,7 @@ class RunWithFaults(RunWithPhases):
         below = [i for i in told if self.lines[i].text[:1] == " "]
         if not any(says(self.lines[i].text, "pydantic-reason") for i in below):
             return None
-        message = "\n".join(self.lines[i].text for i in (index, *below))
+        message = "\n".join((without("exception-head", line.text), *(self.lines[i].text for i in below)))
         link = Link("ValidationError", message, (), index)
         return Crash((link,), line.process, line.pid, index, below[-1], line.level)
 

@@ -207,6 +207,16 @@ PLUGGED = {
 }
 
 
+def registered_span(name: str, value: str) -> tuple[str, str | None] | None:
+    """The first release whose own table has this value of an option, and the last one (None: the newest has it)."""
+    place = _REGISTRIES.get(name)
+    table = history(*place) if place is not None else None
+    if table is None or value not in table:
+        return None
+    first, last = table.span(value)
+    return first, last if last != table.texts[-1] else None
+
+
 def unregistered(name: str, value: str, version: Version) -> Complaint | None:
     """A name that the release's own table lacks, in any letters; a plugin may bring more, as `needed` says."""
     place = _REGISTRIES.get(name)

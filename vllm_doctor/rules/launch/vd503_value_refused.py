@@ -1,5 +1,6 @@
 """VD503: an option's value is refused while the configuration is checked."""
 
+from vllm_doctor.knowledge import api
 from vllm_doctor.launch import devices
 from vllm_doctor.launch.command import refusals
 from vllm_doctor.launch.parse import LaunchError, Refusal, Why
@@ -142,9 +143,13 @@ def _of_a_kernel(case: Case, fault: Fault) -> bool:
 
 
 def _of_another(fault: Fault) -> bool:
-    """Is the innermost call that is not pydantic's own of another program than vLLM?"""
+    """Is the innermost call that is not pydantic's own of another program than vLLM; or, without calls, the class that
+    was checked none of vLLM's?"""
     own = [file for file in fault.files if not says(file, "call-of-pydantic")]
-    return bool(own) and says(own[-1], "call-of-a-package") and not says(own[-1], "call-of-vllm")
+    if not own:
+        checked = fault.fields("validation-error").get("what", "")
+        return bool(checked) and not api.is_class(checked)
+    return says(own[-1], "call-of-a-package") and not says(own[-1], "call-of-vllm")
 
 
 def _title(case: Case, fault: Fault, message: str, changes: tuple[Change | None, ...]) -> str:

@@ -7,7 +7,6 @@ from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence
-from vllm_doctor.redact.raised import exception_words
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import severity
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
@@ -18,7 +17,7 @@ from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.library_place import asked_in_words
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import by_place
-from vllm_doctor.rules.remedies.sentence import begins
+from vllm_doctor.rules.remedies.sentence import begins, first_words
 from vllm_doctor.rules.say import finding, upgrade
 
 
@@ -87,8 +86,7 @@ def _title(case: Case, root: Fault, part: str) -> str:
     if root.crash is None:
         return f"{part} failed" if part else ""
     first = root.crash.root
-    message = exception_words(case.run.lines, root.crash, first) if case.run is not None else first.message
-    told = f"{first.kind}: {excerpt.said(message.splitlines()[0]) if message else ''}".strip(" :")
+    told = f"{first.kind}: {first_words(case, root)}".strip(" :")
     where = next((f"{f.function} ({f.file.rpartition('/')[2]}:{f.line})" for f in reversed(first.frames) if f.line), "")
     return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")
 

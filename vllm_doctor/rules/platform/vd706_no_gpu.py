@@ -140,6 +140,16 @@ def judge(case: Case) -> Outcome:
             )
             if "driver-silent" in fault.ids
             else None,
+            thing(
+                ChangeKind.OS,
+                "compute-mode",
+                Direction.CHANGE,
+                "the GPU takes one process at a time (Exclusive_Process) and another one has it, or it takes none "
+                "(Prohibited): end that process, or set the mode back to Default",
+                command="nvidia-smi --query-gpu=index,compute_mode --format=csv; nvidia-smi   # nvidia-smi -i N -c DEFAULT",
+            )
+            if "devices-busy" in fault.ids and opened is None
+            else None,
             environment(
                 "CUDA_VISIBLE_DEVICES",
                 Direction.CHANGE,

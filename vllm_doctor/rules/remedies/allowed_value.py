@@ -4,6 +4,8 @@ import json
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.near import near
+from vllm_doctor.knowledge.parser import registered_span
+from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Expression, Version
 from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Scalar
@@ -73,7 +75,7 @@ def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Cha
     if to is None and (removed := without_choice(case, name)) is not None:
         return (removed,)
     if to is None:
-        return (_unknown(case, name, needed),)
+        return (_later(case, name, value or "") or _unknown(case, name, needed),)
     listed = ", ".join(choices[:12]) + (" …" if len(choices) > 12 else "")
     whose = "this release takes" if allowed(text) or case.version is not None else "every release that refuses it takes"
     return (
@@ -120,12 +122,28 @@ def _of_tables(case: Case, name: str, value: str | None) -> tuple[str, ...]:
 
 def _later(case: Case, name: str, value: str) -> Change | None:
     """The first release that takes the value, where this one is older or not known."""
+    if (span := registered_span(name, value)) is not None:
+        return _within(case, value, *span)
     for at in versions.sampled():
         fact = versions.flag(name, at)
         if fact is not None and fact.exists and fact.choices is not None and value in fact.choices:
             older = case.version is None or case.version < at
             return upgrade_to(case, at, f"the first sampled release that takes {value}") if older else None
     return None
+
+
+def _within(case: Case, value: str, first: str, last: str | None) -> Change | None:
+    """A release that takes the value: the first, or where newer ones take it no more, the last."""
+    if (
+        case.version is not None
+        and as_version(first) <= case.version
+        and (last is None or case.version <= as_version(last))
+    ):
+        return None  # this one has it: the message is about something else
+    if last is None or (case.version is not None and case.version < as_version(first)):
+        return upgrade_to(case, as_version(first), f"the first release that takes {value}")
+    why = f"vLLM {first} to {last} takes {value}; later releases have it no more"
+    return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, to=last, before=case.version_text)
 
 
 def _as_json(case: Case, name: str, value: str) -> Change | None:

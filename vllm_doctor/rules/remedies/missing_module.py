@@ -50,7 +50,12 @@ def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     lacking = fault.fields("import-name") or fault.fields("module-attribute")
     if missing:
         return _not_found(case, fault, missing["module"], missing.get("hidden"))
-    return _lacks_name(case, fault, lacking["module"], lacking["name"]) if lacking.get("module") else None
+    if not lacking.get("module"):
+        return None
+    own = read("module-in-own-folder", text(case, fault))
+    if own is not None:
+        return _hidden_by_file(own["module"], f"`python -I -c 'import {own['module']}'` fails alike")
+    return _lacks_name(case, fault, lacking["module"], lacking["name"])
 
 
 def hides_its_import(fault: Fault) -> bool:
@@ -91,21 +96,25 @@ def _own_environment() -> tuple[Change, ...]:
     return (thing(ChangeKind.PACKAGE, "interpreter", Direction.CHANGE, why, command=command),)
 
 
+def _hidden_by_file(hidden: str, refute: str) -> MissingModule:
+    """A file of somebody's own bears the package's name and lies where Python looks first."""
+    file = f"{hidden.replace('.', '/')}.py"
+    change = thing(
+        ChangeKind.OS,
+        "hiding-file",
+        Direction.REPAIR,
+        f"Python takes this file for the package {hidden}: it lies in the folder from which the server starts",
+        to=file,
+        command=f"python -c 'import importlib.util as u; print(u.find_spec(\"{hidden}\").origin)'   # rename that file",
+    )
+    return MissingModule(f"A file {file} hides the package {hidden}", (change,), refute)
+
+
 def _not_found(case: Case, fault: Fault, module: str, hidden: str | None) -> MissingModule:
     top = module.partition(".")[0]
     refute = f"`python -I -c 'import {module}'` works in the environment that starts vLLM"
     if hidden:
-        why = f"Python takes this file for the package {hidden}: it lies in the folder from which the server starts"
-        where = f"python -c 'import importlib.util as u; print(u.find_spec(\"{hidden}\").origin)'"
-        change = thing(
-            ChangeKind.OS,
-            "hiding-file",
-            Direction.REPAIR,
-            why,
-            to=f"{hidden.replace('.', '/')}.py",
-            command=f"{where}   # rename that file",
-        )
-        return MissingModule(f"A file {hidden.replace('.', '/')}.py hides the package {hidden}", (change,), refute)
+        return _hidden_by_file(hidden, refute)
     if module == _OWN:
         return _asked_to_run(case, fault, refute) or MissingModule(
             "The Python that runs this has no vLLM", _own_environment(), refute
