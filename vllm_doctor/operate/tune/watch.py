@@ -14,6 +14,8 @@ from vllm_doctor.records.host import Metrics, Scrape
 from vllm_doctor.records.reading import Known
 
 MEMORY_EVERY_S = 5.0
+# A server under its full load answers late; what it then says are the peaks. Less than the end waits for the thread.
+_LATEST_S = 8.0
 
 
 class ScrapePeaks(msgspec.Struct, frozen=True):
@@ -48,7 +50,7 @@ class Watch:
     def _run(self) -> None:
         looked = 0.0
         while not self._over.is_set():
-            told = scrape_twice(self._base, deadline_s=self._interval * 4, interval_s=self._interval, given=self._given)
+            told = scrape_twice(self._base, deadline_s=_LATEST_S, interval_s=self._interval, given=self._given)
             if isinstance(told, Known):
                 self._scrapes.extend(told.value.scrapes)
             else:
