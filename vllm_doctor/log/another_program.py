@@ -61,8 +61,13 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         harmless = says(whole, *_HARMLESS) and not says(whole, *_OF_A_SERVER)
         if by_vllm or not first or not whole.strip() or harmless:
             continue
+        read_as = (
+            whole,
+            line.text,
+            *((f"{line.level}: {line.text}",) if line.module == "uvicorn" else ()),
+        )  # as pip heads it
         for form in forms():
-            found = read(form, whole) or read(form, line.text)
+            found = next((told for text in read_as if (told := read(form, text)) is not None), None)
             program = program_of(form, whole, around) if found is not None else None
             if found is None or program is None or (program.alone and run.by_vllm):
                 continue

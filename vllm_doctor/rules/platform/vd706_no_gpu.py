@@ -146,7 +146,7 @@ def judge(case: Case) -> Outcome:
                 Direction.CHANGE,
                 "the GPU takes one process at a time (Exclusive_Process) and another one has it, or it takes none "
                 "(Prohibited): end that process, or set the mode back to Default",
-                command="nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv   # -i N -c DEFAULT sets it",
+                command="nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv  # -i N -c DEFAULT sets it",
             )
             if "devices-busy" in fault.ids and opened is None
             else None,
