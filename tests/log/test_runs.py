@@ -3,9 +3,10 @@
 import pytest
 
 from tests.log.judging import judged_text
+from vllm_doctor.log.read import runs
 from vllm_doctor.log.read.assemble import cut, log_of_lines, parse_lines
 from vllm_doctor.log.read.pieces import NotText, stream
-from vllm_doctor.records.log import Log
+from vllm_doctor.records.log import Log, LogLine
 from vllm_doctor.records.verdict import Verdict
 
 API = "(APIServer pid={pid}) INFO 05-21 10:11:12 [api_server.py:1] vLLM API server version 0.11.0"
@@ -163,3 +164,19 @@ def test_of_launches_that_were_typed_one_after_another_the_last_that_failed_is_j
 
 def test_a_launch_that_is_only_typed_below_is_no_run() -> None:
     assert [f.code for f in judged_text("\n".join([*TRIES[:2], TRIES[2]])).findings] == ["VD503"]
+
+
+def test_a_launch_that_is_typed_thousands_of_times_costs_no_more_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+    fails = runs._fails
+
+    def counted(line: LogLine) -> bool:
+        nonlocal asked
+        asked += 1
+        return fails(line)
+
+    monkeypatch.setattr(runs, "_fails", counted)
+    lines = [*log_of_lines([*TRIES[:2], *[TRIES[0]] * 3000], "x").last.lines]
+    asked = 0
+    assert runs.starts(lines) == []
+    assert asked <= 2 * len(lines)

@@ -6,20 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from tests.plan.test_refused import refused, settings
+from tests.plan.test_refused import ENCODER, refused, settings
 from vllm_doctor.plan.support import judge, model_tests
 
-ENCODER = {
-    "architectures": ["XLMRobertaModel"],
-    "model_type": "xlm-roberta",
-    "hidden_size": 1024,
-    "intermediate_size": 4096,
-    "num_hidden_layers": 24,
-    "num_attention_heads": 16,
-    "vocab_size": 250_002,
-    "max_position_embeddings": 8194,
-    "torch_dtype": "bfloat16",
-}
 ROTARY = {**ENCODER, "position_embedding_type": "rotary"}
 EXPERTS = {
     **LLAMA_8B,

@@ -93,6 +93,12 @@ def test_a_body_with_a_key_a_line_is_one_answer() -> None:
     )
 
 
+def test_its_evidence_is_the_line_as_it_stands_in_the_text() -> None:
+    lines = parse_lines(Read((Piece(0, BODY.encode()),), 0))
+    (shown,) = (line.excerpt for line in lines if "Error code" in line.text)
+    assert shown.startswith('"message": "1 validation error')
+
+
 def test_a_configuration_with_a_message_is_no_answer() -> None:
     text = '{\n  "message": "seven rooms",\n  "type": "house",\n  "rooms": 7\n}\n'
     assert not any("Error code" in line.text for line in parse_lines(Read((Piece(0, text.encode()),), 0)))

@@ -179,7 +179,7 @@ class Executed:
         match line:
             case (
                 ast.Assign(targets=[target], value=value) | ast.AnnAssign(target=target, value=ast.expr() as value)
-            ) if name := _target(target, state):
+            ) if name := target_of(target, state):
                 return _with(state, name, self.value(value, state, line))
             case ast.If(test=asked, body=body, orelse=other):
                 return self._branched(self.test(asked, state, line), body, other, state, result)
@@ -228,7 +228,7 @@ class Executed:
         """A call for its own sake: it may end the start, or change what a name holds."""
         self.value(call, state, line)
         match call.func:
-            case ast.Attribute(value=of, attr=how) if how in _CHANGES and (name := _target(of, state)):
+            case ast.Attribute(value=of, attr=how) if how in _CHANGES and (name := target_of(of, state)):
                 return _with(state, name, UNKNOWN)
             case ast.Attribute(value=ast.Name(id=of), attr=how) if of in state.own and state.family is not None:
                 method = state.family.method(how)
@@ -284,7 +284,7 @@ class Executed:
             case ast.Name(id=name):
                 constant = self.constant_named(state.module, name)
                 return _literal(constant[1]) if constant is not None else UNKNOWN
-            case ast.Attribute() if name := _target(node, state):
+            case ast.Attribute() if name := target_of(node, state):
                 return self._own(name.removeprefix("self."), state)
             case ast.Attribute(value=ast.Name(id=of), attr=name):
                 family = self.class_named(state.module, of)
@@ -388,7 +388,7 @@ class Executed:
         return UNKNOWN
 
 
-def _target(node: ast.expr, state: State) -> str:
+def target_of(node: ast.expr, state: State) -> str:
     """The name that holds what a node stands for: a local one, or a field of the instance."""
     match node:
         case ast.Name(id=name):
@@ -422,9 +422,9 @@ def _forgotten(line: ast.stmt, state: State) -> State:
                 names[name] = UNKNOWN
             case ast.Attribute(value=ast.Name(id=of), attr=name, ctx=ast.Store()) if of in state.own:
                 names[f"self.{name}"] = UNKNOWN
-            case ast.Call(func=ast.Attribute(value=of, attr=how)) if how in _CHANGES and (held := _target(of, state)):
+            case ast.Call(func=ast.Attribute(value=of, attr=how)) if how in _CHANGES and (held := target_of(of, state)):
                 names[held] = UNKNOWN
-            case ast.Subscript(value=of, ctx=ast.Store()) if held := _target(of, state):
+            case ast.Subscript(value=of, ctx=ast.Store()) if held := target_of(of, state):
                 names[held] = UNKNOWN
             case _:
                 pass

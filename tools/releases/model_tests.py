@@ -19,7 +19,7 @@ from functools import cache
 from releases import texts
 from releases.checkpoints import Checkpoints
 from releases.constant_tests import elements, truth
-from releases.executed import UNKNOWN, Family, State
+from releases.executed import UNKNOWN, Family, State, target_of
 from releases.models import served
 from releases.wheel import Wheel
 
@@ -327,7 +327,7 @@ class ModelTests(Checkpoints):
                 parts = value.elts if same and isinstance(value, ast.Tuple) else []
                 told = [self.value(part, state, line) for part in parts] or [self.value(value, state, line)]
                 after = super()._line(line, state, result)  # type: ignore[arg-type]
-                names = [self._name(target, state) for target in targets] if same else []
+                names = [target_of(target, state) for target in targets] if same else []
                 return after if after is None else _with(after, {k: v for k, v in zip(names, told, strict=False) if k})
             case ast.For(iter=what, body=body, orelse=[]):
                 self.value(what, state, line)
@@ -340,15 +340,6 @@ class ModelTests(Checkpoints):
                 return after if after is None else replace(after, behind=state.behind)
             case _:
                 return super()._line(line, state, result)  # type: ignore[arg-type]
-
-    def _name(self, target: ast.expr, state: State) -> str:
-        match target:
-            case ast.Name(id=name):
-                return name
-            case ast.Attribute(value=ast.Name(id=of), attr=name) if of in state.own:
-                return f"self.{name}"
-            case _:
-                return ""
 
 
 class _Nothing:

@@ -61,11 +61,8 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         harmless = says(whole, *_HARMLESS) and not says(whole, *_OF_A_SERVER)
         if by_vllm or not first or not whole.strip() or harmless:
             continue
-        read_as = (
-            whole,
-            line.text,
-            *((f"{line.level}: {line.text}",) if line.module == "uvicorn" else ()),
-        )  # as pip heads it
+        headed = (f"{line.level}: {line.text}",) if line.module == "uvicorn" else ()  # pip heads its lines alike
+        read_as = (whole, line.text, *headed)
         for form in forms():
             found = next((told for text in read_as if (told := read(form, text)) is not None), None)
             program = program_of(form, whole, around) if found is not None else None

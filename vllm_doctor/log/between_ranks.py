@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from vllm_doctor.log.clock import seconds_between
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
-from vllm_doctor.records.log import LogLine
+from vllm_doctor.records.log import FRONT_END, LogLine
 
 # Messages of a call between ranks that name no reason on this rank.
 _NO_REASON = frozenset(
@@ -18,7 +18,6 @@ _NO_REASON = frozenset(
 )
 # A fault that comes later is of another failure: another replica serves on.
 _SOON_S = 60.0
-_FRONT_END = ("APIServer", "ApiServer")
 
 
 def without_those_that_waited(found: Sequence[Fault], lines: Sequence[LogLine]) -> list[Fault]:
@@ -38,7 +37,7 @@ def _explains(own: Fault, waited: Fault, lines: Sequence[LogLine]) -> bool:
     """Is it of another process, none that answers requests, and not much later?"""
     other, line = lines[own.index], lines[waited.index]
     speakers = [(one.stream, one.process, one.pid) for one in (other, line)]
-    if other.process is None or speakers[0] == speakers[1] or other.process.startswith(_FRONT_END):
+    if other.process is None or speakers[0] == speakers[1] or other.process.startswith(FRONT_END):
         return False
     passed = seconds_between(line.at, other.at) if own.index > waited.index else None
     return passed is None or passed <= _SOON_S

@@ -14,13 +14,12 @@ from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.log.unpickled import as_raised
+from vllm_doctor.records.log import FRONT_END
 
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
 
 _ENDS_OF_ENGINES = frozenset({"engine-core-fatal", "engine-task-failed"})
-# The server's own process, in which no step of the engine runs.
-_FRONT_END = ("APIServer", "ApiServer")
 # What people write of memory that ran out, as programs do.
 _TOLD = frozenset({"device-oom", "device-oom-class", "device-oom-async", "cuda-oom"})
 # What an allocator of native code prints itself, and what Python raises of it.
@@ -216,14 +215,14 @@ class AnalysedRun(RunWithFaults):
         end = len(self.lines) if self.stopped is None else self.stopped
         told = (f for f in reversed(self.faults) if f.index < end and not self.aside(f) and not self._goes_on(f))
         found = next(told, None)
-        if found is None or (self.lines[found.index].process or "").startswith(_FRONT_END):
+        if found is None or (self.lines[found.index].process or "").startswith(FRONT_END):
             return None
         answered = any(a in line.text for line in self.lines[found.last :] for a in anchors("request-ok"))
         return None if answered or self.served(found.last) else found
 
     def _of_the_server(self, fault: Fault) -> bool:
         """Did the server's own process write it, or one that signs nothing?"""
-        return (self.lines[fault.index].process or _FRONT_END[0]).startswith(_FRONT_END)
+        return (self.lines[fault.index].process or FRONT_END[0]).startswith(FRONT_END)
 
     def aside(self, fault: Fault) -> bool:
         """Is it the end of a thread, a task or a destructor, and of no process?"""
@@ -307,7 +306,7 @@ class AnalysedRun(RunWithFaults):
             return False
         process = line.process or ""
         if process:
-            return process.startswith(_FRONT_END)
+            return process.startswith(FRONT_END)
         # One process is all of them: what the engine's own step raised, or what says what it is, ends the engine.
         return not fault.ids and startup_phase_of(fault.functions) is not StartupPhase.SERVING
 

@@ -4,6 +4,9 @@ import msgspec
 
 from vllm_doctor.records.reading import Unknown
 
+# How the server's own processes sign, in which no step of the engine runs.
+FRONT_END = ("APIServer", "ApiServer")
+
 
 class LogLine(msgspec.Struct, frozen=True):
     """One line without its prefixes. `number` counts from 1 in the source; `process` is `EngineCore`, `Worker_TP1` …

@@ -11,7 +11,7 @@ from vllm_doctor.log.read.json_rows import rows_read
 from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.panel import unpanelled
 from vllm_doctor.log.read.pieces import Read, as_written
-from vllm_doctor.log.read.prefix import LINE_LIMIT, Head, Stripper, shorten
+from vllm_doctor.log.read.prefix import EXCERPT_LIMIT, LINE_LIMIT, Head, Stripper, printable_text, shorten
 from vllm_doctor.log.read.pretty_answer import answered as with_answers
 from vllm_doctor.log.read.retold import retold
 from vllm_doctor.log.read.runs import launched_with, only_begins, starts
@@ -56,8 +56,11 @@ def parse_lines(read: Read) -> list[LogLine]:
         raw, fields = rows_read([line.rstrip("\r") for line in raw])
         raw, heads = without_envelope(raw)
         heads |= fields
+        shown: dict[int, str] = {}
         if not read.skipped:
-            raw = retold(unwrapped(unpanelled(with_answers(raw))))
+            told = with_answers(raw)
+            shown = {at: own for at, (own, said) in enumerate(zip(raw, told, strict=True)) if own != said}
+            raw = retold(unwrapped(unpanelled(told)))
         (answered,) = anchors("request-ok")
         served = sum(line.endswith(answered) for line in raw) - _KEPT if read.skipped else 0
         for at, line in enumerate(raw):
@@ -66,8 +69,15 @@ def parse_lines(read: Read) -> list[LogLine]:
                 served -= 1  # of a very long log's answered requests the last ones say as much as all of them
                 continue
             if line.strip():
-                found.extend(stripper.lines(line, number, heads.get(at, Head())))
+                parts = stripper.lines(line, number, heads.get(at, Head()))
+                found.extend(parts if at not in shown else _as_it_stands(parts, shown[at]))
     return found
+
+
+def _as_it_stands(lines: Sequence[LogLine], own: str) -> list[LogLine]:
+    """Evidence is the line that the user has, however it was read."""
+    excerpt = shorten(printable_text(own.strip()), EXCERPT_LIMIT)
+    return [msgspec.structs.replace(line, excerpt=excerpt) for line in lines]
 
 
 def raw_lines(text: str) -> list[str]:

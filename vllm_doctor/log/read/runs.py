@@ -50,31 +50,30 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
     found: list[int] = []
     seen = _Seen()
     first = next((i for i, line in enumerate(lines) if _starts_here(line, _Seen()) is not None), None)
+    typed = {i for i, line in enumerate(lines) if _is_typed(line)}
+    last_failure = next((i for i in reversed(range(len(lines))) if _fails(lines[i])), -1) if typed else -1
     if first and (headless or any(s in line.text for line in lines[:first] for s in anchors(*_SERVES))):
         seen.arguments = seen.server = True
     for index, line in enumerate(lines):
-        new = _typed_again(lines, index, seen)
-        new = _starts_here(line, seen) if new is None else new
+        new = _typed_again(seen, fails_below=index < last_failure) if index in typed else _starts_here(line, seen)
         if new is None:
             seen.ended = seen.ended or _ends_here(line)
-            seen.failed = seen.failed or _fails(line)
+            seen.failed = seen.failed or (seen.typed and _fails(line))
             continue
         if new:
             seen = _Seen()
             _starts_here(line, seen)
-            seen.typed = _is_typed(line)
+            seen.typed = index in typed
             found.append(_with_preamble(lines, index, found[-1] if found else -1))
     return found
 
 
-def _typed_again(lines: Sequence[LogLine], index: int, seen: _Seen) -> bool | None:
-    """Does somebody type the launch once more, below one that failed? None where nobody types one.
+def _typed_again(seen: _Seen, *, fails_below: bool) -> bool:
+    """Is the launch that somebody types here a second one, below one that failed?
 
     What only is typed, with nothing below that fails, is what they try next or were told to try.
     """
-    if not _is_typed(lines[index]):
-        return None
-    again = seen.typed and (seen.failed or seen.refused) and any(map(_fails, lines[index + 1 :]))
+    again = seen.typed and (seen.failed or seen.refused) and fails_below
     seen.typed = True
     return again
 

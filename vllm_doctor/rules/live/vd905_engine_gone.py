@@ -3,14 +3,13 @@
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Evidence
+from vllm_doctor.records.log import FRONT_END
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.kernel_said import oom_killer_was_at_work
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
-
-_SERVER = ("APIServer", "ApiServer")
 
 
 def judge(case: Case) -> Outcome:
@@ -28,7 +27,7 @@ def judge(case: Case) -> Outcome:
         return NotHere("without systemd's lines an orderly stop looks the same")
     if any(line.process == "systemd" and says(line.text, "systemd-stopping") for line in before):
         return NotHere("systemd was stopping the service")
-    if any((line.process or "").startswith(_SERVER) and says(line.text, "shutdown-marker") for line in before):
+    if any((line.process or "").startswith(FRONT_END) and says(line.text, "shutdown-marker") for line in before):
         return NotHere("the server itself was told to stop")
     if oom_killer_was_at_work(case):
         return NotHere("the kernel's out-of-memory killer was at work")

@@ -134,14 +134,11 @@ def _later(case: Case, name: str, value: str) -> Change | None:
 
 def _within(case: Case, value: str, first: str, last: str | None) -> Change | None:
     """A release that takes the value: the first, or where newer ones take it no more, the last."""
-    if (
-        case.version is not None
-        and as_version(first) <= case.version
-        and (last is None or case.version <= as_version(last))
-    ):
+    since, runs = as_version(first), case.version
+    if last is None or (runs is not None and runs < since):
+        return upgrade_to(case, since, f"the first release that takes {value}")
+    if runs is not None and runs <= as_version(last):
         return None  # this one has it: the message is about something else
-    if last is None or (case.version is not None and case.version < as_version(first)):
-        return upgrade_to(case, as_version(first), f"the first release that takes {value}")
     why = f"vLLM {first} to {last} takes {value}; later releases have it no more"
     return thing(ChangeKind.PACKAGE, "vllm-version", Direction.CHANGE, why, to=last, before=case.version_text)
 
