@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vllm_doctor.knowledge.programs import Neighbour, forms, program_of
+from vllm_doctor.knowledge.programs import Neighbour, forms, forms_of_installers, program_of
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.records.log import LogLine
 
 # Levels with which a program ends itself.
 _FATAL = frozenset({"F", "C", "fatal", "panic", "dpanic", "critical", "emerg", "emergency"})
@@ -61,10 +62,8 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         harmless = says(whole, *_HARMLESS) and not says(whole, *_OF_A_SERVER)
         if by_vllm or not first or not whole.strip() or harmless:
             continue
-        headed = (f"{line.level}: {line.text}",) if line.module == "uvicorn" else ()  # pip heads its lines alike
-        read_as = (whole, line.text, *headed)
         for form in forms():
-            found = next((told for text in read_as if (told := read(form, text)) is not None), None)
+            found = _as_form(form, line)
             program = program_of(form, whole, around) if found is not None else None
             if found is None or program is None or (program.alone and run.by_vllm):
                 continue
@@ -74,6 +73,25 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
             name = found.get("name") or program.name
             yield ForeignError(program, name, index, what, level.lower() in _FATAL or level in _FATAL or form in _ENDS)
             break
+
+
+def refused_install(run: AnalysedRun, above: range) -> tuple[int, str] | None:
+    """The first of these lines by which an installer says that it refused, or a shell that it has none; and what it
+    says."""
+    for index in above:
+        line = run.lines[index]
+        for form in forms_of_installers():
+            if (found := _as_form(form, line)) is not None:
+                what = found.get("what") or found["what2"]
+                return index, " ".join((what, *_more(run, index)))
+    return None
+
+
+def _as_form(form: str, line: LogLine) -> dict[str, str] | None:
+    """What a form reads of a line, behind any head that a logger set before it."""
+    headed = (f"{line.level}: {line.text}",) if line.module == "uvicorn" else ()  # pip heads its lines alike
+    read_as = (line.excerpt or line.text, line.text, *headed)
+    return next((told for text in read_as if (told := read(form, text)) is not None), None)
 
 
 def speaks_of_vllm(run: AnalysedRun) -> bool:

@@ -165,14 +165,15 @@ def wait(run: AnalysedRun) -> Hit | None:
     # of a batch, only its very beginning: a bar that has grown shows steps that were computed
     told = (h for h in reversed(run.hits) if h.id in _WAITS and (h.id != _BATCH or int(h.fields.get("done", 1)) == 0))
     found = next(told, None)
-    if found is None or end - found.index > _LAST:
+    if found is None:
         return None
     own = run.lines[found.index]
     # that a process waits for another is said by the clock, and no step of the start
-    waits = {hit.index for hit in run.all("broadcast-wait")}
-    after = (run.lines[i] for i in range(found.index + 1, end) if i not in waits and run.lines[i].text.strip())
-    spoken = any(line.level is not None and line.module != own.module for line in after)
-    return None if spoken else found
+    waits = {hit.index for told in ("broadcast-wait", "engine-awaited") for hit in run.all(told)}
+    below = ((i, run.lines[i]) for i in range(found.index + 1, end))
+    after = [line for i, line in below if i not in waits and not says(line.text, "front-end-waits")]
+    spoken = any(line.level is not None and line.module != own.module for line in after if line.text.strip())
+    return None if spoken or len(after) >= _LAST else found
 
 
 class Behind(msgspec.Struct, frozen=True):

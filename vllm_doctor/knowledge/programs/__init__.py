@@ -16,7 +16,9 @@ from vllm_doctor.knowledge.pattern import Pattern
 class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A program around vLLM: it writes errors in these `forms`, where `who` matches the line or `beside` the text
     around it (either, where both are given; any line, where none is). `next` is where to look on, with what to send
-    along. `alone`: it starts vLLM, or may be a part of its process, so it counts only where vLLM wrote no line."""
+    along. `alone`: it starts vLLM, or may be a part of its process, so it counts only where vLLM wrote no line.
+    `installs`: it installs vLLM, or makes an environment the one in use.
+    """
 
     id: str
     name: str
@@ -27,6 +29,7 @@ class Neighbour(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alone: bool = False
     ran_by: str = ""
     in_front: bool = False
+    installs: bool = False
 
 
 @cache
@@ -45,6 +48,12 @@ def steps() -> tuple[Answer, ...]:
 def forms() -> tuple[str, ...]:
     """Every form in which one of them writes an error."""
     return tuple(dict.fromkeys(form for one in programs() for form in one.forms))
+
+
+@cache
+def forms_of_installers() -> tuple[str, ...]:
+    """The forms in which whoever installs vLLM says that it did not."""
+    return tuple(dict.fromkeys(form for one in programs() if one.installs for form in one.forms))
 
 
 def program_of(form: str, line: str, around: str = "") -> Neighbour | None:

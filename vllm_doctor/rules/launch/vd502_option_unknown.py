@@ -28,6 +28,8 @@ from vllm_doctor.rules.say import finding, inventory_var, set_flag, thing
 
 # Mistyped options whose right names are looked for; nobody mistypes more in one launch.
 _RENAMED = 4
+# Options that no release has, behind a word: one alone is a slip.
+_STRANGE = 2
 # A command that was given to an image whose entry point is the server already.
 _COMMANDS = frozenset({"serve", "vllm", "python", "python3", "bash", "/bin/bash", "sh", "/bin/sh"})
 
@@ -56,11 +58,15 @@ def judge(case: Case) -> Outcome:
         return _of_package(case, got)
     if all(of_the_runtime(option) for option in got.unknown):
         return _of_container(got)
+    if _of_another_command(case, got):
+        return _command(got)
     told = hints(case, got.unknown)
     first = got.unknown[0]
     return finding(
         RULE,
-        title=f"--{first} was refused; {told[first]}" if has(case, first) else f"vLLM has no --{first}: {told[first]}",
+        title=f"--{first} was refused; {told[first]}"
+        if has(case, first)
+        else f"vLLM has no {_written(first)}: {told[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=together((*(remove(option, why) for option, why in told.items()), *_renamed(case, got))),
@@ -156,14 +162,41 @@ def _dashed(case: Case, got: RefusedOptions) -> Finding:
 
 def _of_container(got: RefusedOptions) -> Finding:
     """Options of `docker run` that stand behind the image's name."""
-    first = got.unknown[0]
-    option = f"--{first}" if len(first) > 1 else f"-{first}"
     return finding(
         RULE,
-        title=f"{option} is the container program's option, not vLLM's",
+        title=f"{_written(got.unknown[0])} is the container program's option, not vLLM's",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(before_the_image(),),
+        refute="vLLM accepts the same command, started by hand in the same image",
+    )
+
+
+def _written(option: str) -> str:
+    """As a command line has it: one letter stands behind one hyphen."""
+    return f"--{option}" if len(option) > 1 else f"-{option}"
+
+
+def _of_another_command(case: Case, got: RefusedOptions) -> bool:
+    """Does a word that is no option stand first, and no option behind it is vLLM's in any release, nor a name for one?
+    Whoever mistypes has some right."""
+    strange = len(got.unknown) >= _STRANGE and not got.known
+    return bool(got.words) and strange and not any(has(case, o) or meant(case, o) for o in got.unknown)
+
+
+def _command(got: RefusedOptions) -> Finding:
+    """The whole command line of another program, which was given to the image or the program that is vLLM."""
+    program = excerpt.word(got.words[0])
+    why = (
+        "give vLLM the model and its own options; where a tool wrote this line, take a release of the tool that knows "
+        "vLLM"
+    )
+    return finding(
+        RULE,
+        title=f"The command of another program is given to vLLM: {program}",
+        confidence=got.confidence,
+        evidence=got.evidence,
+        changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why, command="vllm serve MODEL --max-model-len N"),),
         refute="vLLM accepts the same command, started by hand in the same image",
     )
 

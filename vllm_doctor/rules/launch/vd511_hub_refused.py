@@ -94,7 +94,7 @@ def judge(case: Case) -> Outcome:
         evidence=shown(case, fault, *HUB),
         changes=(
             _without_xet() if "hub-cas" in fault.ids else None,
-            *_changes(case, why, _host(case, fault)),
+            *_changes(case, why, _host(case, fault), _asked_for(case, fault)),
             _vocabulary() if "harmony-vocab" in fault.ids else None,
         ),
         refute="the same files are fetched with the same token by `hf download`",
@@ -142,7 +142,15 @@ def _host(case: Case, fault: Fault) -> str:
     return told["host"] if told is not None else "huggingface.co"
 
 
-def _changes(case: Case, why: HubAnswer, host: str) -> tuple[Change | None, ...]:
+def _asked_for(case: Case, fault: Fault) -> str:
+    """The repository that was asked for, as the address in the client's message names it: a checkpoint may name another
+    one for its tokenizer or its code. Else the launch's."""
+    told = read("hub-repository", text(case, fault))
+    name = told["name"] if told is not None else case.model
+    return name if name is not None and is_name(name) else "MODEL"
+
+
+def _changes(case: Case, why: HubAnswer, host: str, asked: str) -> tuple[Change | None, ...]:
     match why:
         case HubAnswer.LOGIN:
             said = f"{host} does not take the token that the program logs in with: use the account's own, or no login"
@@ -177,10 +185,10 @@ def _changes(case: Case, why: HubAnswer, host: str) -> tuple[Change | None, ...]
         case HubAnswer.LIMIT:
             return (
                 _token("an account may ask more often than a host without one"),
-                _on_disk(case, "keep the model on disk"),
+                _on_disk(asked, "keep the model on disk"),
             )
         case HubAnswer.OFFLINE:
-            return (_on_disk(case, "fetch it once, as the service's user, into the same HF_HOME"),)
+            return (_on_disk(asked, "fetch it once, as the service's user, into the same HF_HOME"),)
         case HubAnswer.CERTIFICATE:
             said = "a proxy opens TLS and signs for the hub: trust the proxy's certificate authority on the host first"
             bundles = ("REQUESTS_CA_BUNDLE", "SSL_CERT_FILE")  # huggingface_hub before 1.0, and from then on
@@ -201,9 +209,8 @@ def _token(why: str, direction: Direction = Direction.CHANGE) -> Change:
     return environment("HF_TOKEN", direction, why, command=whose)
 
 
-def _on_disk(case: Case, why: str) -> Change:
-    name = case.model if case.model is not None and is_name(case.model) else "MODEL"
-    command = f"HF_HUB_OFFLINE=0 hf download {shlex.quote(name)}"
+def _on_disk(asked: str, why: str) -> Change:
+    command = f"HF_HUB_OFFLINE=0 hf download {shlex.quote(asked)}"
     return thing(ChangeKind.OS, "model-files", Direction.ADD, why, command=command)
 
 

@@ -36,7 +36,6 @@ from vllm_doctor.rules.remedies.python_environment import (
     ON_LINUX,
     fresh_environment,
     install_before,
-    installed_again,
     loaded_first,
     newer_system,
     program_of_unit,
@@ -135,11 +134,11 @@ def _not_installed(case: Case, fault: Fault) -> Finding | None:
         return None
     return finding(
         RULE,
-        title="The installation before the start failed",
+        title=failed.title,
         severity=severity(case, fault),
         confidence=Confidence.LIKELY,
-        evidence=(failed, *shown(case, fault, *_IDS)),
-        changes=(installed_again(),),
+        evidence=(failed.line, *shown(case, fault, *_IDS)),
+        changes=failed.changes,
         refute=_REFUTE,
     )
 

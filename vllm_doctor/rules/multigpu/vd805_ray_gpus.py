@@ -1,7 +1,7 @@
 """VD805: Ray has not got the GPUs that the launch asks for, and the start waits for them."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import Hit
+from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Finding
 from vllm_doctor.records.snapshot import Signal
@@ -95,6 +95,8 @@ def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
     """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU (TPU, HPU…): started
     without one in sight, or with fewer than there are."""
     why = f"start Ray on this node where its {what}s are visible, or name how many; vllm serve needs one here"
+    if _in_an_actor(case):
+        return _empty_placement(case, fault, what)
     many = "--num-gpus=N" if what == _GPU else f"""--resources='{{"{what}": N}}'"""
     look = "nvidia-smi -L; " if what == _GPU else ""
     return finding(
@@ -112,6 +114,35 @@ def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
             ),
         ),
         refute=f"`ray list nodes --detail` shows a {what} among the resources of this node",
+    )
+
+
+def _in_an_actor(case: Case) -> bool:
+    """Does a call of a Ray actor fail (a replica of Ray Serve, a trainer's worker)? Ray chose the actor's node, and a
+    `ray stop` there would end more than this server."""
+    lines = case.run.lines if case.run is not None else ()
+    return any(says(line.text, "ray-actor-call") for line in lines)
+
+
+def _empty_placement(case: Case, fault: Fault, what: str) -> Finding:
+    """The actor that starts vLLM asks Ray for no card of its own, so that Ray put it on a node without one."""
+    why = f"the actor, or the bundle of the placement group that it runs in, asks Ray for no {what}: let it ask for one"
+    bundles = f'placement_group_bundles=[{{"CPU": 1, "{what}": 1}}], placement_group_strategy="STRICT_PACK"'
+    return finding(
+        RULE,
+        title=f"Ray put the actor that starts vLLM on a node without a {what}",
+        confidence=Confidence.CONFIRMED,
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "replica-resources",
+                Direction.CHANGE,
+                why,
+                command=f"ray list nodes --detail   # in the deployment: {bundles}",
+            ),
+        ),
+        refute=f"`ray list nodes --detail` shows a {what} among the resources of the node that the message names",
     )
 
 

@@ -3,7 +3,7 @@
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.statistics import with_statistics
+from vllm_doctor.rules.gates.statistics import STANDS, lines_still, with_statistics
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag
 
@@ -24,6 +24,8 @@ def judge(case: Case) -> Outcome:
     ]
     if len(stuck) < _LINES or run.stopped is not None:
         return Clear("the last statistics do not show a full KV cache without progress")
+    if last[-1].running > 1 and lines_still(run) >= STANDS:
+        return Clear("nothing that runs has changed for five lines: a scheduler that works would take blocks from it")
     hits = run.all("stats")[-_LINES:]
     # a scheduler that finds no block takes one from another request: where nothing changes at all, it may not run
     frozen = len({(s.running, s.swapped, s.kv) for s in stuck}) == 1

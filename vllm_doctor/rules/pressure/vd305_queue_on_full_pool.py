@@ -15,6 +15,7 @@ from vllm_doctor.records.finding import Arithmetic, Change, Evidence
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.statistics import STANDS, lines_still
 from vllm_doctor.rules.outcome import Clear, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.step import sequences
 from vllm_doctor.rules.remedies.utilization import raise_utilization
@@ -66,6 +67,8 @@ def _of_the_log(case: Case) -> Outcome:
     long = all(s.waiting > _QUEUE * s.running > 0 for s in last) and last[-1:] and last[-1].waiting >= last[0].waiting
     if not full or not long or run.is_script:
         return Clear("the last statistics do not show a full KV cache with a lasting queue")
+    if lines_still(run) >= STANDS:
+        return Clear("no token is made: the engine's steps stand still, and the queue with them")
     if run.stopped is not None or run.root is not None:
         return Clear("the queue ended because the service ended")
     source, ratio = run.log.source, last[-1].waiting / last[-1].running

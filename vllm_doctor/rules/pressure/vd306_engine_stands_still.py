@@ -1,23 +1,18 @@
-"""VD306: requests run, and line after line of statistics shows that nothing moves, though the pool has room."""
-
-import itertools
+"""VD306: requests run, and line after line of statistics shows that nothing moves."""
 
 from vllm_doctor.log.match import says
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.stats import Stats
 from vllm_doctor.records.finding import Arithmetic, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.statistics import with_statistics
+from vllm_doctor.rules.gates.statistics import STANDS, lines_still, still, with_statistics
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.rank_wait import ways_out
 from vllm_doctor.rules.say import finding
 
-# A long prompt that is computed in one piece shows no token for as long; then the use of the pool has grown.
-_LINES = 5
 # Fewer will do where the engine itself says that one process waits for another.
-_LINES_OF_A_WAIT = 3
+_OF_A_WAIT = 3
 # Each is said after a minute; one may be a compiler's. An engine that has made tokens has compiled what it needs.
 _WAITS = 2
 _LOOK = (
@@ -33,16 +28,16 @@ def judge(case: Case) -> Outcome:
         return run
     if (waiting := _waiting(case, run)) is not None:
         return waiting
-    told = run.all("stats")[-_LINES_OF_A_WAIT:]
+    told = run.all("stats")[-_OF_A_WAIT:]
     waits = run.last("broadcast-wait")
-    needed = _LINES_OF_A_WAIT if waits is not None and told and waits.index > told[0].index else _LINES
+    needed = _OF_A_WAIT if waits is not None and told and waits.index > told[0].index else STANDS
     last = run.stats[-needed:]
     queue = [s.waiting for s in last]
-    if len(last) < needed or not all(_still(s, last[-1]) for s in last) or queue != sorted(queue):
+    if len(last) < needed or not all(still(s, last[-1]) for s in last) or queue != sorted(queue):
         return Clear("in the last statistics no running request stands still")
     if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
-    count = len(list(itertools.takewhile(lambda stats: _still(stats, last[-1]), reversed(run.stats))))
+    count = lines_still(run)
     # a request that was given up leaves its figures behind; new ones would be served then, and these only queue
     grew = queue[-1] > queue[0]
     hits = run.all("stats")[-count:]
@@ -53,19 +48,13 @@ def judge(case: Case) -> Outcome:
         title=f"{_running(last[-1].running)}, but {count} lines of statistics show no token and no change",
         detail=f"requests that come are not taken: {queue[0]} waited, then {queue[-1]}" if grew else "",
         severity=Severity.DEGRADED,
-        confidence=Confidence.LIKELY if needed < _LINES or grew else Confidence.POSSIBLE,
+        confidence=Confidence.LIKELY if needed < STANDS or grew else Confidence.POSSIBLE,
         evidence=(case.line(hits[0].index), case.line(hits[-1].index)),
         arithmetic=(Arithmetic("lines without a token", count, "", "identical statistics in a row", run.log.source),),
-        changes=ways_out(case) if needed < _LINES and case.count("tensor-parallel-size") != 1 else (),
+        changes=ways_out(case) if needed < STANDS and case.count("tensor-parallel-size") != 1 else (),
         refute="the server answers a new short request: then the statistics are stale",
         then=_LOOK if grew else "",
     )
-
-
-def _still(stats: Stats, last: Stats) -> bool:
-    """No token of a request that runs, and what runs is as in the last line; the queue may have grown meanwhile."""
-    kept = (stats.running, stats.swapped, stats.kv) == (last.running, last.swapped, last.kv)
-    return kept and stats.running > 0 and stats.generation == 0 and stats.prompt == 0
 
 
 def _waiting(case: Case, run: AnalysedRun) -> Finding | None:

@@ -2,13 +2,17 @@
 
 import shlex
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
+from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.distributions import listed
+from vllm_doctor.knowledge.programs import steps
+from vllm_doctor.log.another_program import refused_install
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import environment, thing
 
 # Lines above a failure in which an installation belongs to it.
@@ -107,18 +111,33 @@ def whole_again(package: str) -> Change:
     return thing(ChangeKind.PACKAGE, package, Direction.REPAIR, why, command=command)
 
 
-def install_before(case: Case, fault: Fault) -> Evidence | None:
-    """The line above, by which pip or uv says that it installed nothing: what is missing then is what it left out."""
-    lines = case.run.lines if case.run is not None else ()
-    above = range(max(0, fault.index - _INSTALLS), fault.index)
-    at = next((i for i in above if says(lines[i].text, "form-pip", "form-uv-error")), None)
-    return case.line(at) if at is not None else None
+class Refused(NamedTuple):
+    """The line by which an installer refused, the title where its step has one, and what makes it go through."""
+
+    line: Evidence
+    title: str
+    changes: tuple[Change, ...]
 
 
-def installed_again() -> Change:
+def install_before(case: Case, fault: Fault) -> Refused | None:
+    """An installer says above that it did not install, or made no environment the one in use: what is missing then is
+    what it left out."""
+    if case.run is None:
+        return None
+    told = refused_install(case.run, range(max(0, fault.index - _INSTALLS), fault.index))
+    if told is None:
+        return None
+    index, said = told
+    step = next((one for one in steps() if applies(one, said)), None)
+    changes = changes_of(case, (step,), said) if step is not None else (_installed_again(),)
+    title = step.title if step is not None and step.title else "The installation before the start failed"
+    return Refused(case.line(index), title, changes)
+
+
+def _installed_again() -> Change:
     """What lacks because an installer failed is there when that has run again."""
     why = (
-        "pip or uv says above that it did not install: do what that line asks, then start again. An option that uv "
+        "an installer says above that it did not install: do what that line asks, then start again. An option that uv "
         "does not know needs a newer uv; a package that is not found needs another Python, index or release"
     )
     see = "uv self update || pip install -U uv; uv pip install vllm; python -I -c 'import vllm'"
