@@ -43,6 +43,7 @@ __all__ = [
     "metric_note",
     "newest_known",
     "newest_on",
+    "out_on",
     "parse_version",
     "requires",
     "sampled",
@@ -119,6 +120,11 @@ def newest_known() -> Version:
 def newest_on(day: str) -> Version | None:
     """The newest release that was read and out on this day (`2025-01-03`); None before the first of them."""
     return max((release for out, release in _released() if out <= day), default=None)
+
+
+def out_on(release: Version) -> str | None:
+    """The day on which a release came out; None of one that was not read."""
+    return next((day for day, one in _released() if one == release), None)
 
 
 @cache

@@ -270,9 +270,11 @@ def _could_be_raised(text: str) -> bool:
 
 def _kind_of(error: str) -> str:
     """The class of an exception of which its text alone is left: of a KeyError that is its key, in quotes."""
+    from vllm_doctor.knowledge.said_by import kind_that_says
+
     if says(f"AttributeError: {error}", "python-attribute"):
         return "AttributeError"
-    return "KeyError" if error[:1] == "'" else "RuntimeError"
+    return "KeyError" if error[:1] == "'" else kind_that_says(error) or "RuntimeError"
 
 
 def _as_written(text: str) -> tuple[str, str] | None:

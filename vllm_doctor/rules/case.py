@@ -13,6 +13,7 @@ from vllm_doctor.launch.prose import ToldLaunch, told_options
 from vllm_doctor.log.clock import day_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
+from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.sentence_call import last_to_say
 from vllm_doctor.records.container import Container
@@ -27,6 +28,8 @@ GIB = 1 << 30
 _ABSURD = 1e15
 # Lines of a log in which a command may stand above what vLLM prints first.
 _ABOVE = 60
+# The distributions of platforms whose entry point has another name.
+_PLUGINS = {"hpu": "vllm-gaudi"}
 
 
 class Case:
@@ -217,6 +220,17 @@ class Case:
         return parsed if parsed is not None and parsed.release[:2] >= (0, 2) else None
 
     @cached_property
+    def plugin(self) -> str | None:
+        """The platform's plugin that vLLM runs on, by the calls of the failure or by vLLM's own word."""
+        run = self._run
+        files = run.root.files if run is not None and run.root is not None else ()
+        called = next((told["package"] for file in files if (told := read("call-of-plugin", file)) is not None), None)
+        if called is not None:
+            return called.replace("_", "-")
+        named = run.first("platform-plugin") if run is not None else None
+        return _PLUGINS.get(named.fields["plugin"], f"vllm-{named.fields['plugin']}") if named is not None else None
+
+    @cached_property
     def _last_to_say(self) -> Version | None:
         root = self._run.root if self._run is not None else None
         return last_to_say(root) if root is not None else None
@@ -232,11 +246,23 @@ class Case:
         day = next(filter(None, told), None)
         return versions.newest_on(day) if day is not None else None
 
+    @cached_property
+    def last_to_take(self) -> Version | None:
+        """The last release that has each option of the launch: a later one had refused it, which is not what failed."""
+        root = self._run.root if self._run is not None else None
+        if root is None or root.crash is None or "unrecognized-arguments" in root.ids:
+            return None
+        facts = (versions.flag(name, versions.newest_known()) for name in self._flags)
+        ended = (fact.last for fact in facts if fact is not None and fact.exists is False)
+        return min(filter(None, map(versions.parse_version, ended)), default=None)
+
     @property
     def release(self) -> Version:
         """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
-        that raises in the words of what failed and was out when it ran, else the newest known."""
-        return self.version or min(filter(None, (self._last_to_say, self._out_then)), default=versions.newest_known())
+        that raises in the words of what failed, takes the launch's options and was out when it ran, else the newest
+        known."""
+        told = (self._last_to_say, self.last_to_take, self._out_then)
+        return self.version or min(filter(None, told), default=versions.newest_known())
 
     def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:
         """What this version knows of an option; None where it has none of that name, or where that is not known.

@@ -228,9 +228,16 @@ def upgrade(case: Case, why: str) -> Change | None:
 
 
 def upgrade_to(case: Case, to: Version, why: str) -> Change | None:
-    """This release of vLLM; None where the one that runs is at least as new."""
+    """This release of vLLM; None where the one that runs is at least as new.
+
+    A platform's plugin is made for one release of vLLM: with it, the pair of both.
+    """
     if case.version is not None and case.version >= to:
         return None
+    if (plugin := case.plugin) is not None:
+        why += f"; {plugin} is made for one release of vLLM: take a newer pair of both, as its documentation names them"
+        command = f"pip show vllm {plugin} | grep -E '^(Name|Version)'; pip index versions {plugin}"
+        return thing(ChangeKind.PACKAGE, plugin, Direction.UPGRADE, why, command=command)
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",

@@ -1,5 +1,6 @@
 """VD513: the architecture of the model is not known to this vLLM or its transformers."""
 
+import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -48,7 +49,12 @@ def judge(case: Case) -> Outcome:
         title="Transformers does not read a GGUF file of this architecture" if gguf else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *ARCHITECTURE),
-        changes=(_other_files(case) if gguf else None, _release(case, fault), _draft(case, fault)),
+        changes=(
+            _other_files(case) if gguf else None,
+            _with_head(case, fault),
+            _release(case, fault),
+            _draft(case, fault),
+        ),
         refute="the installed Transformers lists it among GGUF_SUPPORTED_ARCHITECTURES (modeling_gguf_pytorch_utils.py)"
         if gguf
         else "the model card names this vLLM version or an older one",
@@ -172,10 +178,29 @@ def _release(case: Case, fault: Fault) -> Change | None:
         return _older(case, until, "vLLM says that this is the last release with this architecture")
     if "arch-gguf" in fault.ids:  # llama.cpp's name of it, not that of the model's class
         return upgrade(case, NEWER)
+    return _with(case, _first_of(fault))
+
+
+def _first_of(fault: Fault) -> str | None:
+    """The first architecture that the message names."""
     listed = next(
         (text for id_ in ARCHITECTURE if (text := fault.fields(id_).get("architectures"))), ""
     )  # as Python prints it
-    return _with(case, next(iter(listed.replace("'", " ").replace(",", " ").split()), None))
+    return next(iter(listed.replace("'", " ").replace(",", " ").split()), None)
+
+
+def _with_head(case: Case, fault: Fault) -> Change | None:
+    """The class that writes text, where the checkpoint was saved from the bare one: Transformers' AutoModel writes
+    `MistralModel` where AutoModelForCausalLM writes `MistralForCausalLM`."""
+    name = _first_of(fault) or ""
+    whole = f"{name.removesuffix('Model')}ForCausalLM"
+    if not name.endswith("Model") or whole not in history("models", "architectures"):
+        return None
+    why = (
+        f"the checkpoint was saved from the bare class, without the layer that makes words: to write text it is "
+        f"{whole}, if lm_head is among its weights or the model shares it with the embeddings"
+    )
+    return set_flag(case, "hf-overrides", json.dumps({"architectures": [whole]}), Direction.SET, why)
 
 
 def _with(case: Case, name: str | None) -> Change | None:

@@ -2,6 +2,7 @@
 
 import shlex
 
+from vllm_doctor.knowledge.distributions import distribution
 from vllm_doctor.knowledge.system_libraries import system_library
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit, read, says
@@ -29,7 +30,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     toolkit_folder,
     uncompiled,
 )
-from vllm_doctor.rules.remedies.missing_module import another, fitting, hides_its_import, missing_module, not_made_for
+from vllm_doctor.rules.remedies.missing_module import another, hides_its_import, missing_module, not_made_for
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -150,7 +151,7 @@ def judge(case: Case) -> Outcome:
     fault = case.root
     if fault is None:
         return _warned(case) or NotHere("the log shows no failure that ended the run")
-    missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
+    fault, missing = _in_truth(case, fault)
     lacks_build = unbuilt(case, fault) if not fault.ids - frozenset(_IDS) else None
     known = (fault.ids & frozenset((*_IDS, "cudart-missing"))) - _NAMES_PACKAGES
     if (of_install := _torn_package(case, fault) or _not_installed(case, fault)) is not None:
@@ -267,18 +268,7 @@ def judge(case: Case) -> Outcome:
             loaded_first(fault),
             upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,
             *(uncompiled(case, fault) if unfit or tool else ()),
-            thing(
-                ChangeKind.PACKAGE,
-                "transformers",
-                Direction.CHANGE,
-                "this vLLM release was built with these versions",
-                to=fitting(case, "transformers"),
-                command=f"pip install '{fitting(case, 'transformers')}'"
-                if fitting(case, "transformers")
-                else "pip show -v vllm",
-            )
-            if fits
-            else None,
+            another(case, "transformers") if fits else None,
             None
             if (missing and not fault.ids) or (module is not None and module.changes) or fault.ids & _OF_THE_SYSTEM
             else IN_IMAGE
@@ -291,6 +281,16 @@ def judge(case: Case) -> Outcome:
         ),
         refute=_installed(lacks) if lacks is not None else module.refute if module is not None else _REFUTE,
     )
+
+
+def _in_truth(case: Case, fault: Fault) -> tuple[Fault, tuple[Change, ...]]:
+    """The failure and the package that it asks for. A library that asks for one name of a package in a `try` calls it
+    not installed where it lacks that name alone: the import that failed is then what counts."""
+    missing = packages(case, fault) if not fault.ids - frozenset(_IDS) else ()
+    named = next((change.name.partition("[")[0] for change in missing), None)
+    imports = (f for f in case.run.faults if "import-name" in f.ids) if case.run is not None and named else ()
+    truly = next((f for f in imports if distribution(f.fields("import-name").get("module", "")) == named), None)
+    return (fault, missing) if truly is None else (truly, ())
 
 
 def _installed(change: Change) -> str:

@@ -31,6 +31,11 @@ _ADAPTER = thing(
 )
 
 
+# Calls of torch below the draft's own.
+_INNER = 4
+_SPECULATIVE = ("speculative-config", "speculative-model")
+
+
 def judge(case: Case) -> Outcome:
     """Did shapes not fit?"""
     fault = named(case, *_IDS)
@@ -44,14 +49,21 @@ def judge(case: Case) -> Outcome:
     own = ".dev" in version or "+" in version
     own_code = _own_code(case, fault)
     adapter = any(says(file, "call-of-adapters") for file in fault.files)
+    inner = fault.files[-_INNER:]
+    drafted = any(says(file, "call-of-drafts") and not says(file, "call-of-own-drafts") for file in inner)
     return finding(
         RULE,
-        title="An adapter's matrices do not fit the layer that they belong to" if adapter else "",
+        title="An adapter's matrices do not fit the layer that they belong to"
+        if adapter
+        else "The draft's matrices do not fit the model that it drafts for"
+        if drafted
+        else "",
         severity=severity(case, fault),
         # Two shapes tell that something does not fit, not what: the code, the checkpoint, an adapter, a split.
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(
+            _another_draft(case) if drafted else None,
             *_drafts(case, fault),
             _ADAPTER if adapter else None,
             own_code,
@@ -65,7 +77,7 @@ def judge(case: Case) -> Outcome:
             )
             if own
             else None,
-            _of_plugin(fault) or upgrade(case, "its release notes say whether the newest release fixes this"),
+            upgrade(case, "its release notes say whether the newest release fixes this"),
         ),
         refute="the newest release fails with the same options",
     )
@@ -97,17 +109,6 @@ def _not_one_type(case: Case, fault: Fault) -> Finding:
     )
 
 
-def _of_plugin(fault: Fault) -> Change | None:
-    """A platform's plugin brings its own runner and operators, and asks for one release of vLLM beside it."""
-    told = next((found for file in fault.files if (found := read("call-of-plugin", file)) is not None), None)
-    if told is None:
-        return None
-    name = told["package"].replace("_", "-")
-    why = f"the calls run in {name}, which brings its own code for this device: its next release may fix this"
-    command = f"pip show vllm {name} | grep -E '^(Name|Version)'; pip index versions {name}"
-    return thing(ChangeKind.PACKAGE, name, Direction.UPGRADE, why, command=command)
-
-
 def _own_code(case: Case, fault: Fault) -> Change | None:
     """Where Transformers' code of the model ran: vLLM's own, which a release may have beside it."""
     if case.effective("model-impl") == "vllm" or not any(says(f, "call-transformers-adapter") for f in fault.files):
@@ -116,16 +117,29 @@ def _own_code(case: Case, fault: Fault) -> Change | None:
     return set_flag(case, "model-impl", "vllm", Direction.SET, why)
 
 
+def _another_draft(case: Case) -> Change | None:
+    """A draft's heads and layers read what the model hands them: they are of one width, and of one pair of models."""
+    name = _option_of_drafts(case) or _SPECULATIVE[0]
+    why = "a draft reads the model's own states: take one that was trained for this model (hidden_size in both configs)"
+    return set_flag(case, name, None, Direction.CHANGE, why)
+
+
+def _option_of_drafts(case: Case) -> str | None:
+    """The option of the launch that asks for drafts."""
+    return next((name for name in _SPECULATIVE if case.effective(name) is not None), None)
+
+
 def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """As many draft tokens as were made, where the shapes name that number beside the one asked for; else none."""
-    given = case.effective("speculative-config")
-    if given is None:
+    name = _option_of_drafts(case)
+    if name is None:
         return ()
+    given = case.effective(name)
     said, shapes = str(given), read("shapes-apart", text(case, fault))
     asked = read("draft-number", said)
     off = set_flag(
         case,
-        "speculative-config",
+        name,
         None,
         Direction.REMOVE,
         "turns off speculative decoding: these shapes no longer occur; decoding becomes slower",
@@ -135,7 +149,7 @@ def _drafts(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     fields: dict[str, object] = {m["name"]: m["value"] for m in each("draft-field", said)}
     why = f"{shapes['made']} draft tokens were made where --speculative-config asks for {asked['number']}"
     to = json.dumps({**fields, "num_speculative_tokens": int(shapes["made"])})
-    return (set_flag(case, "speculative-config", to, Direction.CHANGE, why), off)
+    return (set_flag(case, name, to, Direction.CHANGE, why), off)
 
 
 RULE = rule("VD518", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

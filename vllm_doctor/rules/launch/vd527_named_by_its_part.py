@@ -19,7 +19,13 @@ from vllm_doctor.rules.remedies.client_input import JUDGED, other_input
 from vllm_doctor.rules.remedies.decided import decided, stays
 from vllm_doctor.rules.remedies.kernel_kind import operators
 from vllm_doctor.rules.remedies.layer import answer_of, component, cures, first_of_each, layer, unforeseen
-from vllm_doctor.rules.remedies.library import built_with, called_library, does_not_fit, raised_by_hand
+from vllm_doctor.rules.remedies.library import (
+    built_with,
+    called_library,
+    called_otherwise,
+    does_not_fit,
+    raised_by_hand,
+)
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.of_another_vllm import lacks_of_vllm
@@ -93,7 +99,8 @@ def judge(case: Case) -> Outcome:
         )
     answer = answer_of(case, root)
     checked = _bare_check(case, root, part)
-    name = does_not_fit(root) if answer is None else None
+    called = called_otherwise(root)
+    name = called or (does_not_fit(root) if answer is None else None)
     if name is not None:
         return finding(
             RULE,
@@ -101,7 +108,12 @@ def judge(case: Case) -> Outcome:
             severity=severity(case, root),
             confidence=Confidence.LIKELY,
             evidence=evidence,
-            changes=first_of_each((built_with(case, name), *(cures(case, root, part) if part is not None else ()))),
+            changes=first_of_each(
+                (
+                    built_with(case, name, called=called is not None),
+                    *(cures(case, root, part) if part is not None else ()),
+                )
+            ),
             refute=f"the installed {name} is one of those that this release of vLLM was built with",
             layer=part.id if part is not None else "",
             then=part.next if part is not None else "",

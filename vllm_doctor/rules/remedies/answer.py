@@ -139,7 +139,8 @@ def _change(case: Case, answer: Answer, command: str | None) -> Change | None:
 
 
 def _flag(case: Case, answer: Answer) -> Change | None:
-    name = next((o for o in answer.options if case.has_flag(o) is not None), "")
+    names = [o for o in answer.options if case.has_flag(o) is not None]
+    name = next((o for o in names if case.effective(o) not in _OFF), next(iter(names), ""))
     if name:
         return set_flag(case, name, value_of_sentence(answer.to), answer.direction, answer.why)
     name = next((o for o in answer.options if _of_some_release(case, versions.flag, o)), "")
@@ -151,5 +152,6 @@ def _flag(case: Case, answer: Answer) -> Change | None:
 
 
 def _of_some_release(case: Case, known: Callable[[str, Version | str], FlagFact | None], name: str) -> bool:
-    """Is the release unknown, and does an older one have it than the newest?"""
-    return case.version is None and known(name, versions.newest_known()) is not None
+    """Is the release unknown, and does one have it that takes the launch's options?"""
+    fact = known(name, versions.newest_known()) if case.version is None else None
+    return fact is not None and (case.last_to_take is None or versions.as_version(fact.first) <= case.last_to_take)

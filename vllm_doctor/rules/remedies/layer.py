@@ -139,14 +139,14 @@ def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
 
 
 def _without_its_feature(case: Case, fault: Fault) -> tuple[Change, ...]:
-    """What turns off the feature that a check of vLLM's own state is about: its words are names of the code, and none
-    of a user's text."""
+    """What turns off the feature that the failing line of vLLM's own code is about: its words are names of the code; a
+    check's message is the code's too, and what Python says of a value may hold a user's text."""
+    inner = library.innermost(fault)
     root = fault.crash.root if fault.crash is not None else None
-    if root is None or root.kind != "AssertionError" or not root.frames:
-        return ()
-    inner = root.frames[-1]
-    answers = in_time(case, fault, features())
-    return changes_of(case, answers, f"{inner.function} {inner.code} {root.message[:200]}")[:_CHANGES]
+    if root is None or inner is None or says(root.message, "of-another-release"):
+        return ()  # an object or a function that is not as its caller knows it is of another release
+    said = root.message[:200] if root.kind == "AssertionError" else ""
+    return changes_of(case, in_time(case, fault, features()), f"{inner.function} {inner.code} {said}")[:_CHANGES]
 
 
 def eager_mode(case: Case, fault: Fault) -> Change | None:

@@ -54,6 +54,19 @@ def raised_by_hand(fault: Fault) -> bool:
     return inner is not None and inner.by_hand
 
 
+def called_otherwise(fault: Fault) -> str | None:
+    """The library whose function vLLM's own failing line calls by the library's name, with arguments that it does not
+    take: another release of it is installed than this vLLM calls."""
+    inner, root = innermost(fault), fault.crash.root if fault.crash is not None else None
+    if inner is None or root is None or not says(inner.file, "call-of-vllm"):
+        return None
+    failed, called = read("call-that-failed", root.message), read("call-of-a-module", inner.code)
+    if failed is None or called is None or called["call"] != failed["call"]:
+        return None
+    name = distributions.distribution(called["module"])
+    return name if name is not None and not name.startswith(_OF_THE_WHEEL) else None
+
+
 def does_not_fit(fault: Fault) -> str | None:
     """The library whose functions or objects are not as its own code, or vLLM, knows them."""
     root = fault.crash.root if fault.crash is not None else None
@@ -62,9 +75,13 @@ def does_not_fit(fault: Fault) -> str | None:
     return library(fault) if says(root.message, "of-another-release") else None
 
 
-def built_with(case: Case, name: str) -> Change:
-    """The releases of a library that this vLLM was built with."""
+def built_with(case: Case, name: str, *, called: bool = False) -> Change:
+    """The releases of a library that this vLLM was built with; `called` where its caller failed, and not its code."""
     to = fitting(case, name)
-    why = f"the failing code is {name}'s own: first check that its release is the one that vLLM was built with"
+    why = (
+        f"this vLLM calls {name} otherwise than the installed release takes: install the one that it was built with"
+        if called
+        else f"the failing code is {name}'s own: first check that its release is the one that vLLM was built with"
+    )
     command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {name}"
     return thing(ChangeKind.PACKAGE, name, Direction.CHANGE, why, to=to, command=command)
