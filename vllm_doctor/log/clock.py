@@ -40,6 +40,15 @@ def minute_of_day(at: str | None) -> int | None:
     return int(found[1]) * 60 + int(found[2]) if found is not None else None
 
 
+def second_of_year(at: str | None) -> int | None:
+    """A time as seconds that compare within a year, of months of 31 days."""
+    told = day_and_time(at) if at is not None else None
+    if told is None:
+        return None
+    month, day, hour, minute, second = (int(told[n : n + 2]) for n in (0, 3, 6, 9, 12))
+    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second
+
+
 def seconds_between(earlier: str | None, later: str | None) -> float | None:
     """How much time lies between two stamps of the same form; None where they cannot be compared."""
     if earlier is None or later is None:

@@ -14,7 +14,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.faults_of_run import IMPORTS
 from vllm_doctor.log.match import Hit, kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.startup_phase import OF_A_START, StartupPhase, startup_phase_of
 from vllm_doctor.records.log import Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
@@ -36,16 +36,6 @@ _NOTICED = frozenset(
         "output-handler",
         "engine-loop",
         "background-loop",
-    }
-)
-_STARTS = frozenset(
-    {
-        StartupPhase.DEVICE,
-        StartupPhase.WEIGHTS,
-        StartupPhase.PROFILE,
-        StartupPhase.PROFILE_ENCODER,
-        StartupPhase.KV,
-        StartupPhase.GRAPHS,
     }
 )
 # Python's own ways to the end of a process, and the names that vLLM and its executors give to theirs.
@@ -82,8 +72,16 @@ def judged(log: Log, *, of_server: bool = False) -> AnalysedRun:
         stop = after in {_After.TOLD, _After.ENDED}
         if found is not None and (not stop or _in_order(_part(log, 0, begin))):
             own = next((i + 1 for i in reversed(range(found)) if theirs.wrote(rest.lines[i])), 0)
-            return _part(log, begin + own)
+            last = _part(log, begin + own)
+            if not _tail_beside(last, whole):
+                return last
     return whole
+
+
+def _tail_beside(last: AnalysedRun, whole: AnalysedRun) -> bool:
+    """Is it the service of a server whose beginning stands above, among the lines of one that failed? None serves that
+    has not begun."""
+    return whole.root is not None and not (last.announced or last.deaths or last.root)
 
 
 def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:
@@ -234,7 +232,7 @@ def _of_a_stop(rest: AnalysedRun, fault: Fault, theirs: _Theirs) -> bool:
     if theirs.wrote(line):
         return True
     stage = startup_phase_of(fault.functions)
-    if stage in _STARTS or theirs.late(line):
+    if stage in OF_A_START or theirs.late(line):
         return False
     if fault.at_end or rest.aside(fault) or not _EXIT_CALLS.isdisjoint(fault.functions):
         return True

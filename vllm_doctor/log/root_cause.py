@@ -9,8 +9,9 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
 from vllm_doctor.log.faults_of_run import IMPORTS, TOLD_MEMORY, RunWithFaults, fetches
 from vllm_doctor.log.match import anchors, of_exceptions, said_as_warning, says
+from vllm_doctor.log.run import ANNOUNCED
 from vllm_doctor.log.sentence_call import with_its_call
-from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
+from vllm_doctor.log.startup_phase import OF_A_START, StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.log.unpickled import as_raised
@@ -46,6 +47,9 @@ _GONE = frozenset({"CancelledError", "ClientDisconnect", "ConnectionResetError",
 _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
 )
+
+# Where a program's own code begins: a script, and `python -m`.
+_OUTERMOST = frozenset({"<module>", "_run_module_as_main"})
 
 
 class AnalysedRun(RunWithFaults):
@@ -209,6 +213,16 @@ class AnalysedRun(RunWithFaults):
         return any(says(line.text, heading) for line in above)
 
     @cached_property
+    def of_another(self) -> Fault | None:
+        """What no request explains and nobody says to have survived, beside a server that serves: another process
+        failed, whose lines stand in the same text."""
+        end = len(self.lines) if self.stopped is None else self.stopped
+        told = (f for f in self.faults if f.index < end and (f.ids or f.functions) and not self.aside(f))
+        told = (f for f in told if not (self._goes_on(f) or self._request_level(f) or self._begun_again(f.last)))
+        # What vLLM can do without it tries to import, and logs that it could not.
+        return next((f for f in told if f.functions or not f.ids <= IMPORTS or not self.lines[f.index].module), None)
+
+    @cached_property
     def unsettled(self) -> Fault | None:
         """What failed last before any stop, where nothing shows that it was one request: no name of the server's own
         process, and nothing that was served after it."""
@@ -253,6 +267,8 @@ class AnalysedRun(RunWithFaults):
             return False
         if not fault.ids and self._headed(fault, "unclaimed-heading"):
             return False
+        if self._ends_a_start(fault):
+            return not self._begun_again(fault.last)  # who serves on is another server, which has no name here either
         if fault.ids & _NEVER_OF_A_REQUEST:
             # That the engine became ready says nothing of the server's port.
             port = "address-in-use" in fault.ids and self._of_the_server(fault)
@@ -288,6 +304,23 @@ class AnalysedRun(RunWithFaults):
         """Does the engine itself call it fatal? Its process ends then, whatever the server goes on to answer."""
         heads = (h.index for h in self.deaths if h.id in _ENDS_OF_ENGINES)
         return any(fault.index - HEADING <= i <= fault.last for i in heads)
+
+    def _ends_a_start(self, fault: Fault) -> bool:
+        """Is it what no server outlives: a step of its start that failed, or an exception that left its command?"""
+        crash = fault.crash
+        if crash is None or fault.of_a_request:
+            return False
+        if self._start_failed(crash) or startup_phase_of(fault.functions) in OF_A_START:
+            return True
+        raw = self.lines[crash.first].module is None and self.lines[crash.first].level is None
+        return raw and any(link.frames[0].function in _OUTERMOST for link in crash.links if link.frames) and (
+            any(says(file, "call-of-the-command", "call-of-a-server") for file in fault.files)
+        )
+
+    def _begun_again(self, after: int) -> bool:
+        """Does another start begin below this line, and come to its end?"""
+        begun = next((h.index for h in self.hits if h.index > after and h.id in ANNOUNCED), None)
+        return begun is not None and self.served(begun)
 
     def answered_as_wrong(self, fault: Fault) -> bool:
         """Does the server call the request itself wrong (400), in the next answer that it writes?"""

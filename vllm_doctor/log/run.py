@@ -32,7 +32,7 @@ _OWN_WORDS = (
 # The bars of a batch: what a script asks for, what `vllm run-batch` reads of a file, what lm-eval asks.
 _BARS = ("offline-progress", "batch-file-progress", "eval-progress")
 # What an API server and an engine say once, when they begin.
-_ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
+ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-namespace", "engine-config")
 # What the executor of V0 alone calls; V1's asks for bytes instead.
 _ONLY_IN_V0 = frozenset({"determine_num_available_blocks", "profile_num_available_blocks"})
 # Lines in which the name or the version of vLLM is looked for.
@@ -118,14 +118,14 @@ class Run:
     @property
     def announced(self) -> bool:
         """Is the beginning of a server or an engine in the log?"""
-        return self.first(*_ANNOUNCED) is not None
+        return self.first(*ANNOUNCED) is not None
 
     @property
     def made_by_a_program(self) -> bool:
         """Does an engine of the program's own process begin here, and no server? Its next line is the program's, which
         need not have any."""
         hit = self.first("engine-config")
-        servers = [one for one in _ANNOUNCED if one != "engine-config"]
+        servers = [one for one in ANNOUNCED if one != "engine-config"]
         return hit is not None and self.lines[hit.index].process is None and self.first(*servers) is None
 
     @cached_property
@@ -327,7 +327,7 @@ class Run:
 
         What stands before a line with which a start announces itself ended something else, in the same terminal.
         """
-        begun = self.last(*_ANNOUNCED)
+        begun = self.last(*ANNOUNCED)
         after = begun.index if begun is not None else -1
         return next((h.index for h in self.hits if h.id in stops() and h.index > after), None)
 

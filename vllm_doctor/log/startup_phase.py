@@ -27,6 +27,17 @@ class StartupPhase(StrEnum):
     SERVING = "serving"
 
 
+# The steps that only a start takes.
+OF_A_START = frozenset(
+    {
+        StartupPhase.DEVICE,
+        StartupPhase.WEIGHTS,
+        StartupPhase.PROFILE,
+        StartupPhase.PROFILE_ENCODER,
+        StartupPhase.KV,
+        StartupPhase.GRAPHS,
+    }
+)
 PHASE = {
     StartupPhase.CONFIG: Phase.FLAG_ERROR,
     StartupPhase.DEVICE: Phase.STARTUP_WEIGHTS,

@@ -43,7 +43,8 @@ class Log(msgspec.Struct, frozen=True):
     `earlier_kv_gib` is what earlier runs of the very same launch had for their KV cache, oldest first.
     `unread` are the files that were named and gave nothing.
     `others` are the logs of further servers that wrote into the same text.
-    `lifespan_before`: uvicorn told of its own start in an earlier run of this text.
+    `lifespan_before`: uvicorn told of its own start in an earlier run of this text, or in another server's.
+    `silent_ends`: so many earlier runs of this launch served and ended without a word, and the last answered nobody.
     """
 
     source: str
@@ -54,3 +55,4 @@ class Log(msgspec.Struct, frozen=True):
     unread: tuple[Unknown, ...] = ()
     others: tuple["Log", ...] = ()
     lifespan_before: bool = False
+    silent_ends: int = 0

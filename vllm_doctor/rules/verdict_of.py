@@ -23,6 +23,8 @@ from vllm_doctor.rules.strays import unjudged as strays_of
 
 # Lines of statistics without a token, ten seconds apart each.
 _STILL = 2
+# Ends without a word that are no chance.
+_AGAIN = 2
 # Lines of statistics that tell how fast few requests are.
 _SLOW = 3
 
@@ -72,6 +74,12 @@ def _unsure(run: AnalysedRun) -> str | None:
     if run.unsettled is not None:
         number = run.lines[run.unsettled.index].number
         return f"line {number} reports a failure, and nothing shows that the server answered after it"
+    if (another := run.of_another) is not None:
+        number = run.lines[another.index].number
+        return (
+            f"line {number} reports a failure that no request brings about, and a server goes on below it: two "
+            "processes write into this text, and one failed; give the log of each alone"
+        )
     if (told := last_words(run)) is not None:
         still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
         return (
@@ -80,6 +88,12 @@ def _unsure(run: AnalysedRun) -> str | None:
         )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with one line for each"
+    if run.log.silent_ends >= _AGAIN and run.stopped is None:
+        return (
+            f"{run.log.silent_ends} earlier runs of this launch served and ended without a word, and the last one has "
+            "answered no request: who starts it again knows why (kubectl describe pod, docker inspect, journalctl -u "
+            "UNIT)"
+        )
     ended = run.served() or run.answered or run.stopped is not None
     if ended and (told := strange_end(run)) is not None:
         if told.level is not None:

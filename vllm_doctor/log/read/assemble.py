@@ -14,7 +14,7 @@ from vllm_doctor.log.read.pieces import Read, as_written
 from vllm_doctor.log.read.prefix import EXCERPT_LIMIT, LINE_LIMIT, Head, Stripper, printable_text, shorten
 from vllm_doctor.log.read.pretty_answer import answered as with_answers
 from vllm_doctor.log.read.retold import retold
-from vllm_doctor.log.read.runs import launched_with, only_begins, starts
+from vllm_doctor.log.read.runs import launched_with, not_yet_as_long, only_begins, silent_ends, starts
 from vllm_doctor.log.read.servers import servers
 from vllm_doctor.log.read.unwrap import untypeset, unwrapped
 from vllm_doctor.log.read.whole import split
@@ -107,13 +107,25 @@ def cut(
         )
         for name, part in parts.items()
     ]
-    return msgspec.structs.replace(logs[0], others=tuple(logs[1:]))
+    # One of them shows for all whether uvicorn tells of its own start.
+    told = any(says(line.text, "uvicorn-lifespan") for line in lines)
+    first, *others = (msgspec.structs.replace(log, lifespan_before=told) for log in logs)
+    return msgspec.structs.replace(first, others=tuple(others))
 
 
 def _cut(lines: Sequence[LogLine], source: str, skipped: int, notes: Sequence[str]) -> Log:
     begins = starts(lines, headless=skipped > 0)
     if begins and only_begins(lines[begins[-2] if len(begins) > 1 else 0 : begins[-1]], lines[begins[-1] :]):
         notes = (*notes, "the doctor judged the start before the last: it failed, and the last one is still under way")
+        lines, begins = lines[: begins[-1]], begins[:-1]
+    if begins and not_yet_as_long(lines[begins[-2] if len(begins) > 1 else 0 : begins[-1]], lines[begins[-1] :]):
+        notes = (
+            *notes,
+            (
+                "the doctor judged the run before the last: its engine died, and the last one, of the same launch, has "
+                "not served as much yet"
+            ),
+        )
         lines, begins = lines[: begins[-1]], begins[:-1]
     last = begins[-1] if begins else 0
     run = RunLines(
@@ -122,9 +134,10 @@ def _cut(lines: Sequence[LogLine], source: str, skipped: int, notes: Sequence[st
         skipped_bytes=skipped,
     )
     edges = [0, *begins, len(lines)] if begins and begins[0] else [*begins, len(lines)]
-    kv = earlier_kv([lines[a:b] for a, b in pairwise(edges)])
+    runs = [lines[a:b] for a, b in pairwise(edges)]
+    kv = earlier_kv(runs)
     told = any(says(line.text, "uvicorn-lifespan") for line in lines[:last])
-    return Log(source, run, len(begins), tuple(notes), kv, lifespan_before=told)
+    return Log(source, run, len(begins), tuple(notes), kv, lifespan_before=told, silent_ends=silent_ends(runs))
 
 
 def earlier_kv(runs: Sequence[Sequence[LogLine]]) -> tuple[float, ...]:

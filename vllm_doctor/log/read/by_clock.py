@@ -7,7 +7,7 @@ first then stands below the ones that only waited for it.
 from collections.abc import Sequence
 from itertools import chain
 
-from vllm_doctor.log.clock import day_and_time
+from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.read.runs import announces, launched_with
 from vllm_doctor.records.log import LogLine
 
@@ -34,7 +34,7 @@ def in_order_of_time(files: Sequence[Sequence[LogLine]]) -> list[LogLine] | None
     for number, lines in enumerate(files):
         first, latest = len(keys), None
         for line in lines:
-            now = _seconds(line.at)
+            now = second_of_year(line.at)
             if now is not None:
                 speaker = (number, line.stream, line.process, line.pid)
                 if own.get(speaker, now) - now > _LATE or newest - now > _YEAR_TURNS:
@@ -59,12 +59,3 @@ def in_order_of_time(files: Sequence[Sequence[LogLine]]) -> list[LogLine] | None
 
 def _launches(lines: Sequence[LogLine]) -> int:
     return sum(launched_with(line.text) for line in lines)
-
-
-def _seconds(at: str | None) -> int | None:
-    """A time as seconds that compare within a year, of months of 31 days."""
-    told = day_and_time(at) if at is not None else None
-    if told is None:
-        return None
-    month, day, hour, minute, second = (int(told[n : n + 2]) for n in (0, 3, 6, 9, 12))
-    return (((month * 31 + day) * 24 + hour) * 60 + minute) * 60 + second

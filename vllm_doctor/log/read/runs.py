@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.log.match import anchors, consequences, says
+from vllm_doctor.log.traceback import START
 from vllm_doctor.records.log import LogLine
 
 # What a server says when it announces itself, and what it was launched with.
@@ -130,7 +131,39 @@ def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
         line.process == "systemd" and says(line.text, "systemd-restart") for line in (*before[-_NEAR:], *last[:_NEAR])
     ):
         return True
-    launches = [next((line.text for line in run if launched_with(line.text)), None) for run in (before, last)]
+    return _same_launch(before, last)
+
+
+def not_yet_as_long(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
+    """Did the engine of the run before die under its load, and has the last run, of the same launch, not yet served as
+    much? What starts a server again after its end does not mend it."""
+    died = next((i for i, line in enumerate(before) if says(line.text, "fatal-of-engine")), None)
+    if died is None or not _same_launch(before, last) or any(map(_tells_its_end, last)):
+        return False
+    return _served(last) <= _served(before[:died])
+
+
+def silent_ends(runs: Sequence[Sequence[LogLine]]) -> int:
+    """How many runs of the last one's launch served, and then were no more, without a word; none where the last has
+    answered a request."""
+    if len(runs) < 2 or any(s in line.text for line in runs[-1] for s in anchors("request-ok")):
+        return 0
+    return sum(
+        _served(run) > 0 and _same_launch(run, runs[-1]) and not any(map(_tells_its_end, run))
+        for run in runs[:-1]
+    )
+
+
+def _served(run: Sequence[LogLine]) -> int:
+    return sum(any(s in line.text for s in anchors(*_SERVES)) for line in run)
+
+
+def _tells_its_end(line: LogLine) -> bool:
+    return line.level in {"ERROR", "CRITICAL"} or says(line.text, "run-ending", "server-finished") or START in line.text
+
+
+def _same_launch(one: Sequence[LogLine], other: Sequence[LogLine]) -> bool:
+    launches = [next((line.text for line in run if launched_with(line.text)), None) for run in (one, other)]
     return None not in launches and launches[0] == launches[1]
 
 

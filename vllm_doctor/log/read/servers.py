@@ -4,6 +4,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 
+from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.match import says
 from vllm_doctor.log.read.runs import announces, launched_with, starts
 from vllm_doctor.records.log import LogLine
@@ -14,6 +15,10 @@ _PORT = "8000"
 # What tells replicas of one workload apart: Kubernetes' random letters after a Deployment's name, the number of a
 # StatefulSet's pod or of a Compose service's container.
 _REPLICA = re.compile(r"(?:-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|[-_.]\d{1,5}$")
+
+# Seconds by which lines of one server may stand out of order. A clock that goes back by more than half a year tells of
+# a year's turn. Lines in which a server that begins says when it does.
+_LATE, _HALF_A_YEAR, _HEAD = 5, 183 * 86_400, 20
 
 
 def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[LogLine]]:
@@ -33,9 +38,12 @@ def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[L
         }
     if not announced and (replicas := _replicas(lines)):
         return _by_stream(lines, replicas)
+    alone = not turns or _of_a_unit(lines)  # its own lines stand in their order
+    if not alone and len(pods := _one_below_another(lines)) > 1:
+        return pods
     lanes = _lanes(lines)
     if len(set(lanes.values())) < 2:
-        return _in_turn(lines) if turns and not _of_a_unit(lines) else {"": list(lines)}
+        return {"": list(lines)} if alone else _in_turn(lines)
     found: dict[str, list[LogLine]] = {}
     homes = _homes(lines, lanes)
     names = {lane: f"process {pid}" for pid, lane in lanes.items()}
@@ -45,6 +53,26 @@ def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[L
             speaking = homes.get(line.pid, speaking)
         found.setdefault(names[speaking], []).append(line)
     return found
+
+
+def _one_below_another(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
+    """Servers that ran at the same time, and of which one text follows the other (`kubectl logs -l`, `cat a b`): the
+    second one announces itself before the first one's last line was written."""
+    begins = [0, *starts(lines), len(lines)]
+    found: list[list[LogLine]] = []
+    for run in (lines[a:b] for a, b in pairwise(begins) if a < b):
+        before, now = (_last_time(found[-1]) if found else None), _last_time(run[:_HEAD][::-1])
+        late = before is not None and now is not None and _LATE < before - now < _HALF_A_YEAR
+        if not found or (late and all(any(map(_announces, part)) for part in (found[-1], run))):
+            found.append([])
+        found[-1].extend(run)
+    return {f"the {number}. server": part for number, part in enumerate(found, 1)}
+
+
+def _last_time(lines: Sequence[LogLine]) -> int | None:
+    """The time of the last line that vLLM's logger wrote: others' clocks may have another zone."""
+    told = (second_of_year(line.at) for line in reversed(lines) if line.module not in {None, "uvicorn"})
+    return next((at for at in told if at is not None), None)
 
 
 def _of_a_unit(lines: Sequence[LogLine]) -> bool:

@@ -55,7 +55,7 @@ def split(text: str) -> str:
     text = rows_said(text)
     if _DOCUMENT.match(text) is not None:
         found = list(_entries(text))
-        if len(found) >= _FEW:
+        if len(found) > 1 and sum(entry.count("\n") + 1 for entry in found) >= _FEW:
             return "\n".join(found)
         if (inner := _lines_inside(text)) is not None:
             return inner
@@ -109,7 +109,7 @@ def _entries(text: str) -> Iterator[str]:
             document, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             return
-        if told and "\n" not in text[at:end].strip():
+        if told and "\n" not in text[at:end].strip() and text.strip().count("\n") >= _FEW - 1:
             return  # a logger's own JSON, line by line, has a reader that also knows its time and number
         told.extend(_said(document))
         at = end
