@@ -30,7 +30,13 @@ from vllm_doctor.rules.remedies.build_tools import (
     toolkit_folder,
     uncompiled,
 )
-from vllm_doctor.rules.remedies.missing_module import another, hides_its_import, missing_module, not_made_for
+from vllm_doctor.rules.remedies.missing_module import (
+    another,
+    hides_its_import,
+    left_as_none,
+    missing_module,
+    not_made_for,
+)
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -41,6 +47,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     newer_system,
     program_of_unit,
     whole_again,
+    xformers_of_cuda,
 )
 from vllm_doctor.rules.remedies.refusal import packages, unbuilt
 from vllm_doctor.rules.remedies.unfit_package import FITS_NO_TORCH, reader_of_transformers, unfit_symbol
@@ -156,7 +163,7 @@ def judge(case: Case) -> Outcome:
     known = (fault.ids & frozenset((*_IDS, "cudart-missing"))) - _NAMES_PACKAGES
     if (of_install := _torn_package(case, fault) or _not_installed(case, fault)) is not None:
         return of_install
-    guarded = hides_its_import(fault)
+    guarded = hides_its_import(fault) or left_as_none(fault) is not None
     if fault.ids & EXHAUSTED or not (known or missing or lacks_build or guarded or _while_importing(fault)):
         return NotHere("no import failed")
     library = fault.fields("cudart-missing").get("library")
@@ -264,6 +271,7 @@ def judge(case: Case) -> Outcome:
             missing_tool(case, tool) if tool else None,
             thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
             built_again(case, fault),
+            xformers_of_cuda(fault),
             newer_system(fault),
             loaded_first(fault),
             upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,

@@ -1,5 +1,6 @@
 """Which layer a failure belongs to that no rule knows, and what cures that layer's failures in general."""
 
+import shlex
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
+from vllm_doctor.rules.remedies.unfit_package import beside_vllm
 from vllm_doctor.rules.say import set_flag, thing, upgrade
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
@@ -98,6 +100,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         offered += _without_its_feature(case, fault)
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(upgrade(case, why))
+        offered.append(_of_its_maker(fault))
     offered += _other_code(case, fault, part)
     if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
         offered.append(library.built_with(case, name))
@@ -274,6 +277,15 @@ def _in(part: Layer, fault: Fault) -> bool:
 def _of_python(fault: Fault) -> bool:
     """Did Python fail before any kernel ran?"""
     return fault.crash is not None and fault.crash.root.kind in _DEFECTS
+
+
+def _of_its_maker(fault: Fault) -> Change | None:
+    """A program that makes the engine hands it settings of its own, which another vLLM may read differently."""
+    who = beside_vllm(fault.crash.root) if fault.crash is not None else None
+    if who is None:
+        return None
+    why = f"or {who} gave vLLM what it does not expect: the release of it that its documentation lists for this vLLM"
+    return thing(ChangeKind.PACKAGE, who, Direction.CHANGE, why, command=f"pip show vllm {shlex.quote(who)}")
 
 
 def _defect(fault: Fault) -> bool:

@@ -18,7 +18,8 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
-from vllm_doctor.rules.remedies.of_another_vllm import OfAnotherVllm, module_of_vllm, name_of_vllm
+from vllm_doctor.rules.remedies.another_release import OfAnotherVllm
+from vllm_doctor.rules.remedies.of_another_vllm import module_of_vllm, name_of_vllm
 from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm, stands_beside
 from vllm_doctor.rules.say import thing, upgrade
 
@@ -48,6 +49,8 @@ def missing_module(case: Case, fault: Fault) -> MissingModule | None:
     """What the failed import says; None where it names no module."""
     if hides_its_import(fault):
         return _hidden_failure()
+    if (package := left_as_none(fault)) is not None:
+        return _not_found(case, fault, package, None)
     missing = fault.fields("module-missing")
     lacking = fault.fields("import-name") or fault.fields("module-attribute")
     if missing:
@@ -68,6 +71,18 @@ def hides_its_import(fault: Fault) -> bool:
         return False
     file = root.frames[-1].file
     return not says(file, "call-of-vllm") and (bool(folder(file)) or says(file, "speaks-with-vllm"))
+
+
+def left_as_none(fault: Fault) -> str | None:
+    """The module that a library wanted and did not get: it caught that (`except ImportError: pyarrow = None`), and its
+    own code then reads a name of None."""
+    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    told = read("python-none-attribute", f"{root.kind}: {root.message}") if root is not None else None
+    if root is None or told is None or not folder(root.frames[-1].file):
+        return None
+    before, dot, _ = root.frames[-1].code.rpartition(f".{told['what']}")
+    name = read("name-at-the-end", before) if dot else None
+    return name["name"] if name is not None and distributions.distribution(name["name"]) is not None else None
 
 
 def _hidden_failure() -> MissingModule:
@@ -226,7 +241,7 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     if reader is not None and reader != package:
         title = f"{reader} and the installed {package} do not fit each other"
         return MissingModule(title, (_made_for(case, reader, package), another(case, package)), refute)
-    if _asks_itself(fault, top):
+    if _of_the_same_package(fault, top):
         why = (
             "a module of the package asks another one of it for the name: files of two releases lie in one folder (an "
             "upgrade that was cut off, or a second copy), or this process imported the package before it was upgraded: "
@@ -240,7 +255,7 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     return MissingModule(title, (another(case, package), *hidden), refute)
 
 
-def _asks_itself(fault: Fault, top: str) -> bool:
+def _of_the_same_package(fault: Fault, top: str) -> bool:
     """Is the module that asks for the name one of the same package?"""
     frames = fault.crash.root.frames if fault.crash is not None else ()
     told = read("file-in-packages", in_packages(frames[-1].file)) if frames else None

@@ -5,31 +5,22 @@
 (knowledge/api).
 """
 
-import msgspec
-
 from vllm_doctor.knowledge import api, versions
-from vllm_doctor.knowledge.api import Came, Lifetime
+from vllm_doctor.knowledge.api import Lifetime
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, read, says
 from vllm_doctor.log.traceback import Link
-from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.unfit_package import folder, of_this_vllm
+from vllm_doctor.rules.remedies.another_release import OfAnotherVllm, another_copy, release_before
+from vllm_doctor.rules.remedies.plugin_lacks import asks_more, lacks_abstract, lacks_by_name, subclass_lacks
+from vllm_doctor.rules.remedies.unfit_package import beside_vllm, folder, of_this_vllm
 from vllm_doctor.rules.say import environment, thing, upgrade_to
 
 _RAISED = frozenset({"TypeError", "AttributeError"})
 # vLLM calls a worker's method by the name that a program gives (utils: run_method).
 _BY_NAME = "run_method"
-
-
-class OfAnotherVllm(msgspec.Struct, frozen=True):
-    """What the program takes, the releases that have it, and the change to one of them."""
-
-    title: str
-    changes: tuple[Change, ...]
-    place: str = ""  # where this release, or a later one, has it
 
 
 def lacks_of_vllm(case: Case, fault: Fault) -> OfAnotherVllm | None:
@@ -42,14 +33,14 @@ def lacks_of_vllm(case: Case, fault: Fault) -> OfAnotherVllm | None:
     if (told := read("call-lacks", root.message)) is not None:
         return _argument(case, fault, told["owner"], told["name"])
     if (told := read("call-needs", root.message)) is not None:
-        if _asks_itself(fault):
-            return _asks_more(root, told["owner"])
+        if _of_vllm_itself(fault):
+            return asks_more(root, told["owner"])
         return _required(case, told["owner"], _names(told["names"]))
     if (told := read("python-argument-count", f"{root.kind}: {root.message}")) is not None:
-        return _asks_more(root, told["what"]) if _asks_itself(fault) else _count(case, told["what"])
+        return asks_more(root, told["what"]) if _of_vllm_itself(fault) else _count(case, told["what"])
     if (told := read("class-lacks", root.message)) is not None:
-        return _abstract(case, fault, told["owner"], _names(told["names"]))
-    if (told := read("argument-of-no-record", root.message)) is not None and not _asks_itself(fault):
+        return lacks_abstract(case, root, told["owner"], _names(told["names"]))
+    if (told := read("argument-of-no-record", root.message)) is not None and not _of_vllm_itself(fault):
         made = read("makes-a-record", root.frames[-1].code) if root.frames else None
         return _argument(case, fault, f"{made['owner']}.__init__", told["key"]) if made is not None else None
     return None
@@ -57,7 +48,7 @@ def lacks_of_vllm(case: Case, fault: Fault) -> OfAnotherVllm | None:
 
 def module_of_vllm(case: Case, fault: Fault, module: str) -> OfAnotherVllm | None:
     """By a module."""
-    if _asks_itself(fault):
+    if _of_vllm_itself(fault):
         return None
     frames = fault.crash.root.frames if fault.crash is not None else ()
     line = read("imports-names", frames[-1].code) if frames else None
@@ -68,43 +59,20 @@ def module_of_vllm(case: Case, fault: Fault, module: str) -> OfAnotherVllm | Non
 
 def name_of_vllm(case: Case, fault: Fault, module: str, name: str) -> OfAnotherVllm | None:
     """By a name of a module."""
-    if _asks_itself(fault):
+    if _of_vllm_itself(fault):
         return None
     places = [place for place in api.moved(name, case.version) if place != module]
     return _answer(case, f"{name} in {module}", api.span("names", module, name, case.version), places)
 
 
-def another_copy(case: Case, has: str) -> Change:
-    """What failed is not of the installed release: files of two lie in one folder, or another copy runs."""
-    why = (
-        f"vLLM {case.version_text} has {has}: another copy of vLLM runs, or files of two releases lie in one folder "
-        "(an upgrade that was cut off): the command shows which runs; install that again"
-    )
-    command = "python -c 'import vllm; print(vllm.__version__, vllm.__file__)'; pip list | grep -i vllm"
-    return thing(ChangeKind.PACKAGE, "vllm", Direction.REPAIR, why, to=case.version_text, command=command)
-
-
-def _names(told: str) -> list[str]:
-    return [one["name"] for one in each("name-of-a-list", told)]
-
-
-def _asks_itself(fault: Fault) -> bool:
+def _of_vllm_itself(fault: Fault) -> bool:
     """Is the line that failed vLLM's own?"""
     frames = fault.crash.root.frames if fault.crash is not None else ()
     return bool(frames) and says(frames[-1].file, "call-of-vllm") and folder(frames[-1].file) in {"", "vllm"}
 
 
-def _beside(root: Link) -> str | None:
-    """The plugin, trainer or platform among the calls: the innermost."""
-    for frame in reversed(root.frames):
-        found = (
-            read("call-of-plugin", frame.file)
-            or read("call-of-driver", frame.file)
-            or read("call-of-adaptor", frame.file)
-        )
-        if found is not None and found["package"] != "vllm":
-            return found["package"]
-    return None
+def _names(told: str) -> list[str]:
+    return [one["name"] for one in each("name-of-a-list", told)]
 
 
 def _member(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm | None:
@@ -112,12 +80,12 @@ def _member(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm | 
     what = f"{owner}.{name}"
     if root is None:
         return None
-    if not _asks_itself(fault):
+    if not _of_vllm_itself(fault):
         found = _answer(case, what, api.span("members", owner, name, case.version))
         return found or (_of_v0(case, root, what) if api.has("v0", owner, name, case.version) else None)
     if root.frames[-1].function == _BY_NAME and api.is_class(owner):
-        return _by_name(root, owner, name)
-    who = _beside(root)
+        return lacks_by_name(root, owner, name)
+    who = beside_vllm(root)
     if who is None or not api.has_method(owner, name, case.version) or api.has("v0", owner, name, case.version):
         return None
     title = f"This {owner} is not vLLM's own: that of {case.version_text} has {name}"
@@ -130,38 +98,26 @@ def _of_v0(case: Case, root: Link, what: str) -> OfAnotherVllm | None:
     if version is None or versions.engine(version, use_v1=False) != "V0" or case.env("VLLM_USE_V1") == "0":
         return None
     why = f"the V0 engine's class has {what}, and the V1 engine's, which ran, has not"
-    who = _beside(root)
+    who = beside_vllm(root)
     back = environment("VLLM_USE_V1", Direction.SET, why, to="0", before=case.env("VLLM_USE_V1"))
     return OfAnotherVllm(
         f"{what} is of the V0 engine alone", (back, *((of_this_vllm(who),) if who is not None else ()))
     )
 
 
-def _by_name(root: Link, owner: str, name: str) -> OfAnotherVllm:
-    who = _beside(root)
-    why = (
-        f"the program calls {name} by its name on vLLM's workers (collective_rpc). This vLLM did not take the class "
-        "that brings the method (worker_extension_cls, worker_cls): the program's release for this vLLM names one "
-        "that it takes"
-    )
-    command = f"pip show vllm {who or ''}".strip()
-    change = thing(ChangeKind.PACKAGE, who or "foreign-package", Direction.CHANGE, why, command=command)
-    return OfAnotherVllm(f"{owner} has no method {name}, which a program calls by name on vLLM's workers", (change,))
-
-
 def _argument(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm | None:
     what = f"{owner.removesuffix('.__init__')}({name}=…)"
     record = owner.removesuffix(".__init__") if owner.endswith(".__init__") else None
     found = api.span("arguments", owner, name, case.version)
-    if not _asks_itself(fault):
+    if not _of_vllm_itself(fault):
         return _answer(case, what, found)
     root = fault.crash.root if fault.crash is not None else None
     if root is None or case.version is None or says(root.frames[-1].code, "makes-engine-arguments"):
         return None  # LLM(…) hands on what a program gives it
     cls, _, method = owner.partition(".")
     if method and not api.is_class(cls):
-        who, came = _beside(root), api.passed(method, name, case.version)
-        return _subclass(case, who, cls, f"the argument {name} of {method}", came) if who is not None else None
+        who, came = beside_vllm(root), api.passed(method, name, case.version)
+        return subclass_lacks(case, who, cls, f"the argument {name} of {method}", came) if who is not None else None
     plain = record or method or owner
     if found is not None and f"{plain}(" in root.frames[-1].code and not says(root.frames[-1].code, "call-spreads"):
         has = another_copy(case, f"no {what}, which is of {found.told}")
@@ -175,15 +131,7 @@ def _required(case: Case, owner: str, names: list[str]) -> OfAnotherVllm | None:
         return None
     name, came = max(found, key=lambda one: as_version(one[1].since))
     what = f"{owner.removesuffix('.__init__')} needs the argument {name}"
-    return OfAnotherVllm(f"{what} since vLLM {came.since}", (_before(case, came),))
-
-
-def _asks_more(root: Link, owner: str) -> OfAnotherVllm | None:
-    """A plugin's own method, which vLLM calls with other arguments than it was written for."""
-    who, (cls, _, method) = _beside(root), owner.partition(".")
-    if who is None or not method or api.is_class(cls):
-        return None
-    return OfAnotherVllm(f"{owner} takes other arguments than this vLLM gives", (of_this_vllm(who),))
+    return OfAnotherVllm(f"{what} since vLLM {came.since}", (release_before(case, came),))
 
 
 def _count(case: Case, owner: str) -> OfAnotherVllm | None:
@@ -192,49 +140,7 @@ def _count(case: Case, owner: str) -> OfAnotherVllm | None:
     if gone is None:
         return None
     title = f"{owner.removesuffix('.__init__')} takes no argument {gone.name} since vLLM {gone.came.since}"
-    return OfAnotherVllm(title, (_before(case, gone.came),))
-
-
-def _abstract(case: Case, fault: Fault, owner: str, names: list[str]) -> OfAnotherVllm | None:
-    root = fault.crash.root if fault.crash is not None else None
-    found = [(name, one) for name in names if (one := api.abstract(name, case.version)) is not None]
-    if not found or root is None or api.is_class(owner):
-        return None
-    name, came = max(found, key=lambda one: as_version(one[1].since))
-    return _subclass(case, _beside(root), owner, f"the method {name}", came)
-
-
-def _subclass(case: Case, who: str | None, owner: str, what: str, came: Came | None) -> OfAnotherVllm | None:
-    """A plugin's class lacks what vLLM asks of it."""
-    if came is None:
-        return None
-    newer = of_this_vllm(who) if who is not None else _package_of(owner)
-    return OfAnotherVllm(f"{owner} lacks {what}, which vLLM has since {came.since}", (newer, _before(case, came)))
-
-
-def _package_of(owner: str) -> Change:
-    """The release of whatever package has the class: a search names it."""
-    folder_of_packages = "$(python -c 'import site; print(site.getsitepackages()[0])')"
-    return thing(
-        ChangeKind.PACKAGE,
-        "foreign-package",
-        Direction.UPGRADE,
-        "its class was written for an older vLLM: take the release of the package that has the class for this vLLM",
-        to=f"the package that has {owner}",
-        command=f'grep -rln "class {owner}" "{folder_of_packages}" --include=*.py',
-    )
-
-
-def _before(case: Case, came: Came) -> Change:
-    return thing(
-        ChangeKind.PACKAGE,
-        "vllm-version",
-        Direction.CHANGE,
-        "the last release that does not ask for it; or take the program's release for the installed vLLM",
-        to=came.before,
-        before=case.version_text,
-        command="pip show vllm",
-    )
+    return OfAnotherVllm(title, (release_before(case, gone.came),))
 
 
 def _answer(case: Case, what: str, found: Lifetime | None, now: list[str] | None = None) -> OfAnotherVllm | None:

@@ -7,8 +7,10 @@ does. The words are those that a finding may show: what a client sent is hidden 
 from math import gcd
 
 from vllm_doctor.knowledge.layers import Layer
+from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
+from vllm_doctor.log.traceback import in_packages
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -68,7 +70,7 @@ def state(case: Case, fault: Fault) -> str:
 
 def own_words(case: Case, fault: Fault, part: Layer | None) -> str:
     """The problem as Python or torch tells it; empty where somebody wrote a sentence, or the text is a client's."""
-    voice = (part.voice if part is not None else "") or _SOMEBODY
+    voice = (part.voice if part is not None and _speaks(part, fault) else "") or _SOMEBODY
     found = _told(case, fault)
     if found is None:
         return ""
@@ -77,6 +79,16 @@ def own_words(case: Case, fault: Fault, part: Layer | None) -> str:
     titles = bare[name] if name in bare else next(t for shape, t in _STATES if shape == name)
     made = (title.format(part=voice, **fields) for title in titles)
     return next((title for title in made if len(title) <= excerpt.TITLE), "")
+
+
+def _speaks(part: Layer, fault: Fault) -> bool:
+    """Is the failing line the part's own? One of vLLM's is none of a program that called vLLM."""
+    inner = innermost(fault)
+    if inner is None or not part.files or not says(inner.file, "call-of-vllm"):
+        return True
+    files = [in_packages(frame.file) for frame in (fault.crash.root.frames if fault.crash is not None else ())]
+    own = [file for file in files if compiled(part.files).search(file)]
+    return not own or any(says(file, "call-of-vllm") for file in own)
 
 
 def _told(case: Case, fault: Fault) -> tuple[str, dict[str, str]] | None:

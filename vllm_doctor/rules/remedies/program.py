@@ -18,7 +18,7 @@ from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.of_another_vllm import another_copy
+from vllm_doctor.rules.remedies.another_release import another_copy
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.refusal import packages_named
 from vllm_doctor.rules.remedies.sentence import as_it_stands

@@ -100,6 +100,17 @@ def loaded_first(fault: Fault) -> Change | None:
     return environment("LD_PRELOAD", Direction.SET, why, to=file)
 
 
+def xformers_of_cuda(fault: Fault) -> Change | None:
+    """xFormers' wheels of the plain index are built for one release of torch and CUDA."""
+    if "xformers-no-cuda" not in fault.ids:
+        return None
+    why = "this xFormers was built without CUDA: install the wheel for the installed torch and its CUDA"
+    wheel = (
+        "pip install --force-reinstall --no-deps xformers==VERSION --index-url https://download.pytorch.org/whl/CUDA"
+    )
+    return thing(ChangeKind.OS, "xformers", Direction.REPAIR, why, command=f"python -m xformers.info; {wheel}")
+
+
 def whole_again(package: str) -> Change:
     """The package once more, of which a file is missing."""
     why = (

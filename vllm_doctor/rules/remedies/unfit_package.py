@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from vllm_doctor.knowledge.distributions import distribution
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
-from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.log.traceback import Link, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -50,6 +50,19 @@ def reader_of_transformers(fault: Fault) -> str | None:
     """The package whose own code read what an object of transformers does not have; None where it was vLLM's."""
     reader = stands_beside(fault) if fault.ids == {"transformers-attribute"} else None
     return reader if reader not in {"transformers", "tokenizers"} else None
+
+
+def beside_vllm(root: Link) -> str | None:
+    """The plugin, trainer or platform among the calls: the innermost."""
+    for frame in reversed(root.frames):
+        found = (
+            read("call-of-plugin", frame.file)
+            or read("call-of-driver", frame.file)
+            or read("call-of-adaptor", frame.file)
+        )
+        if found is not None and found["package"] != "vllm":
+            return found["package"]
+    return None
 
 
 def is_file(name: str) -> bool:
