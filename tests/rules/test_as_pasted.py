@@ -111,3 +111,16 @@ def test_what_ends_a_server_at_any_hour_is_not_called_a_start_without_a_line_of_
     begun = "(APIServer pid=1) INFO 03-14 09:01:00 [api_server.py:18] vLLM API server version 0.19.0\n"
     loading = "(Worker pid=2) INFO 03-14 09:02:00 [gpu_model_runner.py:47] Starting to load model example/model-8b...\n"
     assert judged_text(begun + loading + text).facts.get("time_of_failure_unseen") is None
+
+
+@pytest.mark.parametrize("marks", ['""', "\u201c\u201d", "\u00ab\u00bb", ("", " when I ask")])
+def test_an_exception_of_a_package_that_a_sentence_names_is_read(marks: str) -> None:
+    before, after = marks
+    raised = "outlines_core.errors.UnsupportedRoom: no room is supported"
+    (found,) = judged_text(f"our vllm serve answers {before}{raised}{after}, since noon").findings
+    assert found.title == "The structured output backend failed on a grammar"
+
+
+def test_an_exception_of_a_program_that_is_none_beside_vllm_is_left_in_its_sentence() -> None:
+    said = "our vllm serve is up; the client has com.acme.rooms.RoomException: the door is shut"
+    assert judged_text(said).findings == ()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from vllm_doctor.knowledge.programs import Neighbour, forms, forms_of_installers, program_of
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.programs import Neighbour, forms, forms_of_installers, program_of, steps
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.log import LogLine
@@ -48,7 +49,9 @@ def foreign_error(run: AnalysedRun) -> ForeignError | None:
     own = [one for one in told if one.name == told[-1].name]
     # An installer frames what the build that it started says.
     own = [one for one in own if not says(one.what, "form-frames")] or own
-    return inner or next((one for one in own if one.fatal), own[0])
+    fatal = next((one for one in own if one.fatal), None)
+    # of several, the first whose cure is known tells more than what stands around it
+    return inner or fatal or next((one for one in own if any(applies(step, one.what) for step in steps())), own[0])
 
 
 def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
@@ -95,9 +98,10 @@ def _as_form(form: str, line: LogLine) -> dict[str, str] | None:
 
 
 def speaks_of_vllm(run: AnalysedRun) -> bool:
-    """Does any line, with what a logger set before and around it, name vLLM, or a program that starts it?"""
+    """Does any line, with what a logger set before and around it, name vLLM, a program that starts it, or a file of its
+    source?"""
     return run.is_vllm or any(
-        "vllm" in line.excerpt.lower() or says(line.excerpt or line.text, "launcher-missing")
+        "vllm" in line.excerpt.lower() or says(line.excerpt or line.text, "launcher-missing", "requirements-of-vllm")
         for line in run.lines[:_AROUND]
     )
 

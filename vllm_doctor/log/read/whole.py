@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
+from vllm_doctor.log.match import says
 from vllm_doctor.log.read.json_rows import lines_of
 from vllm_doctor.log.read.prefix import ENTRIES
 from vllm_doctor.log.read.viewer_table import rows_said
@@ -32,6 +33,11 @@ _QUOTED = re.compile(r"^(?:>(?: .*)?\n){2,}>(?: .*)?$", re.MULTILINE)
 _SIGN = re.compile(r"^> ?", re.MULTILINE)
 # An exception that a sentence of a report quotes. A text with lines of a log is left alone: vLLM's warnings quote some.
 _IN_SENTENCE = re.compile(r"`((?:[a-z_]\w{0,60}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception): [^`\n]{1,600})`")
+# The same in other marks, or in none: then its whole name stands there, and its package is one beside vLLM.
+_NAMED_IN_SENTENCE = re.compile(
+    r"(?<=[ \t\"\u201c\u201e\u00ab(])(?P<package>[a-z_]\w{0,60})\.(?:[a-z_]\w{0,60}\.){0,7}[A-Z]\w{0,60}: [^\n]{1,600}"
+)
+_CLOSES = re.compile(r"[\"\u201c\u201d\u00bb)](?=[\s.,;:!?)]|$)")
 _OF_A_LOG = ("Traceback (most recent", 'File "', "INFO", "WARNING", "ERROR", "CRITICAL")
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
@@ -46,8 +52,8 @@ def split(text: str) -> str:
         text = text.replace("\0", "\n")
     if "```" in text:
         text = _FENCE.sub("", text)
-    if "`" in text and not any(word in text for word in _OF_A_LOG):
-        text = _IN_SENTENCE.sub("\n\\1\n", text)
+    if not any(word in text for word in _OF_A_LOG):
+        text = _with_exceptions_apart(text)
     if "\n>" in text:
         text = _QUOTED.sub(lambda found: _SIGN.sub("", found[0]), text)
     if "#033[" in text:
@@ -67,6 +73,26 @@ def split(text: str) -> str:
     if "ERROR " in text:
         text = "\n".join(_apart(line) if line.count("ERROR ") > 1 else line for line in text.split("\n"))
     return text
+
+
+def _with_exceptions_apart(text: str) -> str:
+    """A person's text, with each exception that a sentence names on a line of its own."""
+    if "`" in text:
+        text = _IN_SENTENCE.sub("\n\\1\n", text)
+    if text.lstrip()[:1] in {"{", "["}:
+        return text
+    return _NAMED_IN_SENTENCE.sub(_apart_where_known, text)
+
+
+def _apart_where_known(found: re.Match[str]) -> str:
+    from vllm_doctor.knowledge.distributions import distribution
+
+    package = found["package"]
+    if distribution(package) is None or says(f"/{package}/_client.py", "call-of-an-api-client"):
+        return found[0]  # what a client was answered has a reader of its own
+    end = _CLOSES.search(found[0])
+    said, rest = (found[0], "") if end is None else (found[0][: end.start()], found[0][end.end() :])
+    return f"\n{said}\n{rest}"
 
 
 def _lines_inside(text: str) -> str | None:
