@@ -15,12 +15,18 @@ from vllm_doctor.launch.line import LaunchError
 from vllm_doctor.launch.parse import parse_words
 
 _LONGEST = 2000
+# How people say that an option has its value.
+_IS = (
+    r"(?: is| was| at| of| ist| war| auf| bei| steht auf| est| \u00e0| es| est\u00e1 en| en| em| \u00e8|:)?"
+    r"(?: set to)? "
+    r"| ?(?:\u8bbe\u7f6e\u4e3a|\u8bbe\u4e3a|\u4e3a|\u662f|\u306f|\u3092) ?"
+)
 # An option as a command has it, or as Python and its configurations have it: that one needs its value.
 _OPTION = Pattern(
-    r"(?<![\w.-])(?:--(?P<dashed>[a-z][a-z0-9_-]{2,60})"
+    r"(?<![A-Za-z0-9_.-])(?:--(?P<dashed>[a-z][a-z0-9_-]{2,60})"
     r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:]{0,120}))?"
     r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120})"
-    r"|(?P<spoken>[a-z][a-z0-9]{1,30}[_-][a-z0-9_-]{2,60})(?: is| was| at| of|:)?(?: set to)? (?P<figure>\d[\w.]{0,20})"
+    rf"|(?P<spoken>[a-z][a-z0-9]{{1,30}}[_-][a-z0-9_-]{{2,60}})(?:{_IS})(?P<figure>\d[A-Za-z0-9_.]{{0,20}})"
     r"|(?P<short>TP|PP|DP|tp|pp|dp|[Uu]til)(?: ?= ?| is | of | )?(?P<number>\d{1,2}|0\.\d{1,4})(?![\w.]*\w))"
 )
 # How people shorten the options that they name most.

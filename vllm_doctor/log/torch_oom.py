@@ -141,7 +141,7 @@ def torch_oom(text: str) -> TorchOom | None:
     if unused is None and allocated is not None and reserved is not None:
         unused = max(0, reserved - allocated)
     mine = _first(rest, "torch-oom-own")
-    if mine is not None and allocated is not None and mine < allocated:
+    if mine is not None and mine < (allocated or 1):
         mine = None  # in a container the driver does not tell torch which process it is: it prints 0 bytes
     return TorchOom(
         asked=size(begin["size"], begin["unit"]),

@@ -12,6 +12,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
+from vllm_doctor.rules.gates.out_of_memory import of_a_program
 from vllm_doctor.rules.order import by_code
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Rule, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of, reads
@@ -25,7 +26,8 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `title` stands where the order's own says too little, and may name fields of the message as `{field}`; where one of
     them is not known, the order's own stands. The rule answers nothing beside one of `unless`, nor where the file of
-    the innermost call is one of the catalogue's `unless_in`, and `because` says why.
+    the innermost call is one of the catalogue's `unless_in`, and `because` says why;
+    nor, where it is `of_server`, of a program's own calls in a log in which vLLM wrote nothing.
     """
 
     messages: tuple[str, ...]
@@ -34,6 +36,7 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confidence: Confidence = Confidence.CONFIRMED
     unless: tuple[str, ...] = ()
     unless_in: str = ""
+    of_server: bool = False
     because: str = ""
     answers: tuple[Answer, ...] = ()
 
@@ -69,6 +72,8 @@ def _judge(code: str, case: Case) -> Outcome:
     row = next(row for row in rows if fault.ids & frozenset(row.messages))
     if fault.ids & frozenset(row.unless) or (row.unless_in and _inside(fault, row.unless_in)):
         return Clear(row.because)
+    if row.of_server and case.run is not None and not case.run.by_vllm and of_a_program(fault.files):
+        return NotHere("a program of somebody's own failed, and vLLM wrote nothing")
     fields = _fields(fault, row)
     return finding(
         by_code()[code],

@@ -6,7 +6,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import Hit
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
-from vllm_doctor.records.verdict import Direction, Severity
+from vllm_doctor.records.verdict import Direction, Phase, Severity
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.named_fault import exception_line
 from vllm_doctor.rules.gates.refusals_with_rules import ITEM_POOLS
@@ -34,6 +34,7 @@ def judge(case: Case) -> Outcome:
         RULE,
         title="An image or video needs more GPU memory than its pool for decoding has" if decoded else "",
         severity=Severity.DEGRADED,
+        phase=None if decoded else Phase.NOT_MEMORY,  # a request was refused for its size, and nothing ran out
         evidence=tuple(case.line(h.index) for h in hits[-2:]),
         changes=(_pool(case, last) if decoded else _cache(case, hits),),
         refute="the same item fails when scaled down to half its sides",

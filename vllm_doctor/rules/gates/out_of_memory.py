@@ -1,5 +1,7 @@
 """What every rule about a failed start asks first."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from vllm_doctor.knowledge.hub import billions
@@ -124,6 +126,11 @@ def own_pass(run: AnalysedRun, fault: Fault) -> bool:
     if any(says(f, "call-of-vllm", "call-of-plugin", "call-of-diffusion", "call-of-driver") for f in files):
         return False
     return fault.crash is not None and calls_engine([line.text for line in run.lines])
+
+
+def of_a_program(files: Sequence[str]) -> bool:
+    """Are the calls of a failure all of somebody's own code and of Python's library?"""
+    return bool(files) and not any(packages_folder(file) or says(file, "call-of-vllm") for file in files)
 
 
 def _of_program(file: str) -> bool:

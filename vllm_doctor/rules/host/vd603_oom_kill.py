@@ -336,8 +336,11 @@ def _changes(case: Case, kill: Kill | None, hit: Hit | None) -> tuple[Change | N
 
 
 def _of_a_container(case: Case, hit: Hit | None) -> bool:
-    """Does the sentence use the word that container runtimes have for it?"""
-    return hit is not None and case.run is not None and says(case.run.lines[hit.index].text, "container-oom-word")
+    """Does the sentence use the word that container runtimes have for it, or speak of a container and its limit?"""
+    if hit is None or case.run is None:
+        return False
+    text = case.run.lines[hit.index].text
+    return says(text, "container-oom-word") or (says(text, "told-container") and says(text, "told-limit"))
 
 
 def _driver_lacked(case: Case) -> bool:
