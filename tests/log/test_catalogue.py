@@ -62,7 +62,7 @@ def test_each_field_has_its_unit(message: Message) -> None:
 
 @EVERY_MESSAGE
 def test_what_is_looked_for_in_every_line_has_an_anchor(message: Message) -> None:
-    assert message.anchor if message.scope == "log" else message.anchor or message.regex
+    assert message.anchor if message.scope == "log" else message.anchor or message.regex or message.near
 
 
 @pytest.mark.parametrize("message", [m for m in messages() if m.scope == "log"], ids=lambda m: m.id)

@@ -294,3 +294,92 @@ def test_offloaded_weights_are_as_many_as_do_not_fit() -> None:
     )
     offload = next(change for change in found.changes if change.name == "cpu-offload-gb")
     assert offload.after == 22  # 55.88 GiB of weights, of which 0.9 × 47.20, less a fifth, fit
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        pytest.param(
+            "vLLM 0.6.1, 2*A100, --gpu-memory-utilization 0.95: \u663e\u5b58\u8d8a\u5360\u8d8a\u591a\uff0c\u6700\u540e"
+            "\u4f1a\u5d29\u6389",
+            ("VD208", "runtime-prefill-burst", "gpu-memory-utilization", 0.9),
+            id="it grows until it crashes",
+        ),
+        pytest.param(
+            "Bij het laden van de gewichten stopt vLLM: onvoldoende GPU-geheugen.",
+            ("VD110", "startup-weights", "model", None),
+            id="another word for each thing",
+        ),
+        pytest.param(
+            "Le serveur vLLM tombe d\u00e8s qu'un client envoie une grande image : m\u00e9moire GPU insuffisante.",
+            ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"image": 1, "video": 0}'),
+            id="a picture that is sent",
+        ),
+        pytest.param(
+            "vLLM on 4x RTX 4500 Ada with --enable-lora --max-loras 8 --max-lora-rank 64, 0.6.2: OOM.",
+            ("VD114", "startup-profile", "max-loras", 4),
+            id="a headline that ends with what came of it",
+        ),
+        pytest.param(
+            "Unser vLLM-Container wird vom OOM-Killer beendet, das Limit ist 100 GiB.",
+            ("VD603", "host-ram", "limits.memory", None),
+            id="a container and its limit",
+        ),
+        pytest.param(
+            "hipErrorOutOfMemory while loading shards, HSA_STATUS_ERROR_OUT_OF_RESOURCES, two cards with vllm",
+            ("VD110", "startup-weights", "model", None),
+            id="a name of an error is no line of a program",
+        ),
+    ],
+)
+def test_what_a_person_says_is_read_by_its_things_and_not_by_its_sentence(
+    line: str, shown: tuple[str, str, str, object]
+) -> None:
+    found = _answer(line)
+    assert _shown(found) == shown
+    assert found.confidence.value == "likely"
+
+
+def test_a_translated_sentence_without_a_figure_is_vllms() -> None:
+    found = _answer(
+        "No hay memoria disponible para los bloques de cach\u00e9. Intente aumentar `gpu_memory_utilization`. "
+        "vLLM, RTX 4060, gpu_memory_utilization=0.7"
+    )
+    assert _shown(found) == ("VD120", "startup-kv-cache", "gpu-memory-utilization", 0.8)
+
+
+def test_no_bytes_in_use_is_a_figure_that_the_driver_does_not_have() -> None:
+    cut = OOM.format("2.00", "1.50") + " Including non-PyTorch memory, this process has 0 bytes memory in use. Of the"
+    assert _answer(cut).cause.value == "utilization-too-high"
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        pytest.param(
+            ("User: my stable diffusion says CUDA out of memory. Tried to allocate 2.00 GiB, what now?",),
+            id="another program, in a prompt",
+        ),
+        pytest.param(
+            ("Traceback (most recent call last):", '  File "bench.py", line 40, in <module>', "MemoryError"),
+            id="a program that asks a server",
+        ),
+        pytest.param(("bash: fork: Cannot allocate memory, so I cannot reach the vllm node",), id="a shell"),
+        pytest.param(("The litellm pod was OOMKilled. The vLLM pods are Ready.",), id="another pod"),
+        pytest.param(
+            (
+                (
+                    "The decoder prompt contains a(n) image item with length 6042, which exceeds the pre-allocated "
+                    "encoder cache size 4800. Please reduce the input size or increase the encoder cache size by "
+                    "setting --limit-mm-per-prompt at startup."
+                ),
+            ),
+            id="a request of too large a size",
+        ),
+    ],
+)
+def test_what_is_not_the_servers_memory_is_told_as_none(lines: tuple[str, ...]) -> None:
+    read = Read((Piece(0, "\n".join((*lines, "")).encode(), whole_lines=True),), 0, ())
+    log = cut(parse_lines(read), "log")
+    told = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings
+    assert {found.phase.value for found in told} <= {"not-memory"}

@@ -17,6 +17,7 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.knowledge.pattern import compiled
+from vllm_doctor.log.spoken import spoken_near
 from vllm_doctor.records.log import LogLine
 
 FOLDER = Path(__file__).with_name("catalogue")
@@ -42,7 +43,9 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     said), benign (of a run that is well, or of none). `phase`: the start-up phase that it shows to be reached; `stops`:
     it begins an orderly end; `defers`: it says that a call failed and leaves the reason to a line before it; `heads`:
     to the lines below it. `process` is who was seen to write it, empty where nobody signed it. `fields` has the unit of
-    each figure, or `number` or `text`. `place`: where in the text the regex must match. `own_log`: the command that
+    each figure, or `number` or `text`. `place`: where in the text the regex must match. `near`: lists of
+    spoken.json whose words stand near each other, another way to say it, unless a word of the list `before` is
+    right before them, or one of `behind` right behind. `own_log`: the command that
     prints the log of the process whose end a keeper (systemd, the kubelet) tells of.
     """
 
@@ -51,6 +54,9 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: tuple[WordingSample, ...]
     anchor: str = ""
     regex: str = ""
+    near: tuple[tuple[str, ...], ...] = ()
+    before: str = ""
+    behind: str = ""
     scope: Scope = "log"
     place: Literal["", "start", "whole"] = ""
     phase: str = ""
@@ -157,6 +163,13 @@ def pattern(message: str) -> re.Pattern[str]:
     return compiled(catalogue()[message].regex)
 
 
+def places(message: str, text: str) -> list[tuple[int, int]]:
+    """Where a message stands in a text, by its regex or by its words."""
+    row = catalogue()[message]
+    by_regex = (found.span() for found in compiled(row.regex).finditer(text)) if row.regex else ()
+    return sorted({*by_regex, *spoken_near(row.near, text, before=row.before, behind=row.behind)})
+
+
 def found(message: Message, text: str) -> re.Match[str] | None:
     """Where the regex of a message matches, at the place that the message says."""
     pattern = compiled(message.regex)
@@ -174,8 +187,10 @@ def read(message: Message | str, text: str) -> dict[str, str] | None:
     message = catalogue()[message] if isinstance(message, str) else message
     if message.anchor and message.anchor not in text:
         return None
-    if not message.regex:
+    if message.near and spoken_near(message.near, text, before=message.before, behind=message.behind):
         return {}
+    if not message.regex:
+        return None if message.near else {}
     match = found(message, text)
     return None if match is None else _fields(match)
 

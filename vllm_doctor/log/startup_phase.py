@@ -124,6 +124,7 @@ _STEPS: tuple[tuple[StartupPhase, frozenset[str]], ...] = (
         # What is free is asked as the device is opened; where another step asks it, its call stands further out.
         frozenset(
             {"init_device", "set_device_index", "set_device", "init_worker_distributed_environment", "mem_get_info"}
+            | {"cudaMemGetInfo", "MemorySnapshot"}
         ),
     ),
     (

@@ -7,7 +7,7 @@ another program. And a text that denies it in one sentence, or says that it is o
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import pattern, says
+from vllm_doctor.log.match import each, places, says
 from vllm_doctor.log.told_step import told_step
 
 _LONGEST = 2000
@@ -25,9 +25,11 @@ _NOUN = Pattern(
 )
 _WORD = Pattern(r"\w+")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
+# A headline that ends with what came of it: `LoRA on two cards: OOM`
+_RESULT, _END = Pattern(r":\s{0,3}$"), Pattern(r"[\s.!]{0,4}")
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 _STEPS = Pattern(r"(?:^|\s)\(?1[.)]\s.{1,400}?\s\(?2[.)]\s")
-_CARD, _KILL = "told-memory", "told-killed"
+_CARD, _ANY, _KILL = "told-memory", "told-lack", "told-killed"
 # What asks, advises or fears governs the words behind it; of those before it, the ones right before: `OOM can happen`.
 _RIGHT_BEHIND = 12
 # A headline has no verb: one that names so much of a server and its setup tells of that one.
@@ -36,12 +38,19 @@ _SETUP = 3
 
 def memory_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
     """The lines in which a person says that a card's memory ran out. `of_server`: that of a server is told beside."""
-    told = _told(lines, _CARD, of_server=of_server)
+    told = _told(lines, _CARD, of_server=of_server) or _of_any(lines, of_server=of_server)
     return [
         i
         for i in sorted(told)
         if not says(lines[i][:_LONGEST], "told-otherwise") and any(not says(one, "told-host") for one in told[i])
     ]
+
+
+def _of_any(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
+    """The sentences that say it of memory alone, where the text names a card and a step in which it ran out."""
+    if not any(says(line[:_LONGEST], "told-card") for line in lines):
+        return {}
+    return {i: told for i, told in _told(lines, _ANY, of_server=of_server).items() if _placed(lines, i)}
 
 
 def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
@@ -60,14 +69,24 @@ def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[i
     )
 
 
+def asked_of_another(text: str) -> bool:
+    """Does somebody ask about the memory of another program than vLLM, as a user's prompt does that a log keeps?"""
+    if len(text) > _LONGEST or not says(text, "told-question"):
+        return False
+    said = places(_CARD, text)
+    return bool(said) and all(_of_another(text[:first]) for first, _ in said)
+
+
 def _quotes_class(text: str) -> bool:
     """Does the class of an exception stand before the words, or is it one of them?"""
-    return any(_CLASS.search(text[: at.end()]) is not None for at in pattern(_CARD).finditer(text))
+    return any(_CLASS.search(text[:end]) is not None for _, end in places(_CARD, text))
 
 
 def _message_alone(text: str) -> bool:
     """Is the line what a program prints of a device, and nothing else? `CUDA OUT OF MEMORY`"""
-    beside = [word[0] for word in _WORD.finditer(pattern(_CARD).sub("", text).lower())]
+    said = {i for first, last in places(_CARD, text) for i in range(first, last)}
+    words = "".join(" " if i in said else sign for i, sign in enumerate(text))
+    beside = [word[0] for word in _WORD.finditer(words.lower())]
     return bool(beside) and _DEVICES.issuperset(beside)
 
 
@@ -95,36 +114,44 @@ def _says_so(sentence: str, words: str) -> bool:
     if says(sentence, "told-question"):
         return False
     return any(
-        not says(sentence[: at.start()], "told-aside")
-        and not says(sentence[at.end() : at.end() + _RIGHT_BEHIND], "told-aside")
-        and not _of_another(sentence[: at.start()])
-        for at in pattern(words).finditer(sentence)
+        not says(sentence[:first], "told-aside")
+        and not says(sentence[last : last + _RIGHT_BEHIND], "told-aside")
+        and not _of_another(sentence[:first])
+        for first, last in places(words, sentence)
     )
 
 
 def _happens(sentence: str, words: str) -> bool:
     """Is there a verb, in the words for memory themselves where they are not English; or is it a headline that tells of
     one server, and where or with what it ran out?"""
-    found = [*pattern(words).finditer(sentence)]
+    found = places(words, sentence)
     foreign = any(letter.isalpha() and not letter.isascii() for letter in sentence)
-    if foreign or says(sentence, "told-happens") or not all(_NOUN.fullmatch(at[0]) for at in found):
+    nouns = all(_NOUN.fullmatch(sentence[first:last]) for first, last in found)
+    if foreign or says(sentence, "told-happens") or not nouns:
         return True
-    setup = {at[0].lower() for at in pattern("told-server").finditer(sentence)}
-    return len(setup) >= _SETUP and any(says(sentence[at.end() :], "told-circumstance") for at in found)
+    setup = {sentence[first:last].lower() for first, last in places("told-server", sentence)}
+    return len(setup) >= _SETUP and any(
+        says(sentence[last:], "told-circumstance") or _came_of_it(sentence[:first], sentence[last:])
+        for first, last in found
+    )
+
+
+def _came_of_it(before: str, behind: str) -> bool:
+    return _RESULT.search(before) is not None and _END.fullmatch(behind) is not None
 
 
 def _denied(sentence: str, words: str) -> bool:
     """Does it say of memory that it is not what failed, or does so no more?"""
     return any(
-        says(sentence[: at.start()], "told-denied-before") or says(sentence[at.end() :], "told-denied-behind")
-        for at in pattern(words).finditer(sentence)
+        says(sentence[:first], "told-denied-before") or says(sentence[last:], "told-denied-behind")
+        for first, last in places(words, sentence)
     )
 
 
 def _of_another(before: str) -> bool:
     """Is the program that is named last before it another one than vLLM?"""
-    named = [*pattern("told-program").finditer(before)]
-    return bool(named) and named[-1]["other"] is not None
+    named = [*each("told-program", before)]
+    return bool(named) and "other" in named[-1]
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -6,7 +6,7 @@ than a program's line: the words count only where no program shows the step, or 
 
 from collections.abc import Iterable
 
-from vllm_doctor.log.match import pattern
+from vllm_doctor.log.match import places
 from vllm_doctor.log.startup_phase import StartupPhase
 
 _LONGEST = 2000
@@ -19,6 +19,7 @@ _STEPS = (
     ("told-warm-up", StartupPhase.WARMUP),
     ("told-cache", StartupPhase.KV),
     ("told-profile", StartupPhase.PROFILE),
+    ("told-device", StartupPhase.DEVICE),
     ("told-weights", StartupPhase.WEIGHTS),
     ("told-serving", StartupPhase.SERVING),
     (WAKES, StartupPhase.SERVING),
@@ -33,8 +34,8 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
     end = at + len(texts[index])
     joined = "\n".join(texts)
     found = [
-        (max(0, at - place.end(), place.start() - end), -place.start(), rank)
+        (max(0, at - last, first - end), -first, rank)
         for rank, (row, _) in enumerate(_STEPS)
-        for place in pattern(row).finditer(joined)
+        for first, last in places(row, joined)
     ]
     return _STEPS[min(found)[2]][1] if found else None

@@ -14,7 +14,7 @@ import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import flag, newest_known
-from vllm_doctor.log.match import Message, messages, read, says
+from vllm_doctor.log.match import Message, catalogue, messages, read, says
 from vllm_doctor.log.torch_oom import torch_oom
 
 # Lines and letters that a person retells; a program's log has more.
@@ -41,7 +41,7 @@ _SEPARATORS = str.maketrans("", "", " \u00a0\u202f'\u2019.,")
 _FRACTION = Pattern(r"[.,](?:\d{1,2}|\d{4})$|^0[.,]")
 _CARD = Pattern(r"(?:GPU|NPU|XPU)[ #-]{0,2}$")
 # An option as a message names it; who sets one writes dashes or a value behind it.
-_OPTION = Pattern(r"(?<![A-Za-z0-9_-])[a-z]{2,20}(?:_[a-z]{2,20}){1,5}(?![A-Za-z0-9_=-]| =)")
+_OPTION = Pattern(r"(?<![A-Za-z0-9_-])[a-z]{2,20}(?:_[a-z]{2,20}){1,5}(?![A-Za-z0-9_=-]| =| \d)")
 _SHORT = Pattern(r"(?<![A-Za-z])(?:KV|CUDA|HIP|Mamba|LoRA)(?![A-Za-z])")
 _WORD = Pattern(r"(?<![A-Za-z_])[a-z]{5,30}(?![A-Za-z_])")
 # Where a sentence ends, or an aside begins.
@@ -55,6 +55,7 @@ _ENOUGH, _FIGURES = 4, 3
 # vLLM prints hundredths, people tenths.
 _ROUNDED, _SAME_SUM = 0.02, 0.005
 _SIZES = frozenset({"size", "part", "(part"})
+_NO_BLOCK = "no-kv-blocks"
 _FREE = "Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}, {} GiB)."
 
 
@@ -106,8 +107,10 @@ def _to_its_end(lines: Sequence[str]) -> list[str]:
 
 
 def _with_message(line: str) -> str:
-    if len(line) > _LONG or not any(letter.isdigit() for letter in line) or _says_itself(line):
+    if len(line) > _LONG or _says_itself(line):
         return line
+    if not any(letter.isdigit() for letter in line):
+        return _beside(line, _of_no_block(line))
     raised = _CLASS.search(line)
     if raised is None and says(line, "signed-by-program"):
         return line
@@ -119,7 +122,11 @@ def _with_message(line: str) -> str:
     best = [meant for meant in ranked if _likely(meant) == most]
     told_apart = len({meant.message.id for meant in best}) == 1
     without = _without_figures(line[raised.start() :]) if raised else None
-    message = _written(best[-1]) if told_apart else without or _by_its_sum(line, told)
+    message = _written(best[-1]) if told_apart else without or _by_its_sum(line, told) or _of_no_block(line)
+    return _beside(line, message)
+
+
+def _beside(line: str, message: str | None) -> str:
     return line if message is None else f"{line} [{message}]"
 
 
@@ -138,6 +145,12 @@ def _by_its_sum(line: str, told: _Told) -> str | None:
         if len(whole) == len(free) == 1 and part < 1:
             return _FREE.format(sizes[free[0]], sizes[whole[0]], part, _number(want))
     return None
+
+
+def _of_no_block(line: str) -> str | None:
+    """vLLM's sentence of a KV cache without a block: it has no figure, and an option that it advises."""
+    told = "gpu_memory_utilization" in line and says(line, "told-no-blocks")
+    return catalogue()[_NO_BLOCK].samples[-1].line if told else None
 
 
 def _number(figure: _Figure) -> str:
