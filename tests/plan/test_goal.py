@@ -93,7 +93,7 @@ def test_a_cache_in_8_bits_is_offered_where_it_saves_cards_and_the_card_computes
     row = next(row for row in goal["rows"] if row["format"] == "fp8 KV cache")
     assert row["launch"].endswith("--tensor-parallel-size 2 --kv-cache-dtype fp8")
     assert row["requests_at_once"][0] == pytest.approx(15.63, abs=0.05)
-    _, goal = ask("context=128k,concurrency=8", "--gpu", "A100 80GB")
+    _, goal = ask("context=66k,concurrency=16", "--gpu", "A100 80GB")
     assert {row["format"] for row in goal["rows"]} == {"as stored", "fp8"}
     _, goal = ask("context=2k", "--gpu", "H100")
     assert {row["format"] for row in goal["rows"]} == {"as stored"}

@@ -133,6 +133,25 @@ def test_auto_round_finds_a_module_by_its_name_its_end_and_an_expression():
     assert bits("model.visual.blocks.0.attn.qkv", **told) == 16
 
 
+@pytest.mark.parametrize("key", ["block_name_to_quantize", "to_quant_block_names"])
+@pytest.mark.parametrize(
+    ("blocks", "bits_of_a_layer"),
+    [
+        (["thinker.model.layers", "model.other"], 4),
+        ("model.other, model.language_model.layers", 4),
+        (["model.other"], 16),
+        ("model.other", 16),
+        ([], 4),
+        ("", 4),
+        (None, 4),
+    ],
+)
+def test_blocks_that_are_packed_are_a_list_or_a_text_with_commas(key, blocks, bits_of_a_layer):
+    """layers/quantization/inc.py (0.10 to 0.14 auto_round.py) from_config."""
+    told = {"quant_method": "auto-round", "bits": 4, key: blocks}
+    assert bits("model.language_model.layers.3.mlp.up_proj", **told) == bits_of_a_layer
+
+
 @pytest.mark.parametrize("rule", [{"-:(a+)+$": {}}, {"-:(": {}}])
 def test_an_expression_that_is_none_or_runs_away_is_said(rule):
     with pytest.raises(ConfigError, match="pattern"):

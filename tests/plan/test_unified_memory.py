@@ -31,6 +31,13 @@ def test_the_table_of_token_ids_is_as_long_as_requests_may_be(config, version, e
     assert more == [pytest.approx(256 * (131072 - 4096) * each / (1 << 30), abs=0.01), 0]
 
 
+def test_before_0_18_the_host_takes_less_in_the_profile():
+    early, late = (planned(LLAMA_8B, v, GB10, 4096, 16) for v in ("0.17.0", "0.18.0"))
+    assert late.non_torch_gib - early.non_torch_gib == pytest.approx(1.5, abs=0.15)
+    widths = [p.margin_gib[1] - p.margin_gib[0] for p in (early, late)]
+    assert widths[0] < widths[1] - 2
+
+
 def test_graphs_are_measured_with_what_the_host_takes_meanwhile():
     shared, own = (planned(HYBRID_LIKE, "0.27.1", card, 4096, 64).cudagraph_gib for card in (GB10, H100))
     assert shared == pytest.approx(1.4 * own, abs=0.01)

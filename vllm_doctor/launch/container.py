@@ -55,6 +55,30 @@ def split(argv: Sequence[str]) -> Contained | None:
     return Contained(tuple(argv[: at + 1]), argv[at], (*entry, *after), env, serves)
 
 
+# What names a place, and where in the container it appears.
+_VOLUMES = frozenset({"-v", "--volume"})
+_TARGET = re.compile(r"(?:^|,)(?:target|destination|dst)=([^,]+)")
+# With these the home folder, the variables or the places are not those that the line shows.
+_ELSEWHERE = frozenset({"-u", "--user", "--env-file", "--volumes-from", "--userns"})
+
+
+def forgets(contained: Contained) -> bool:
+    """Does what vLLM compiles end with this container? No volume holds ~/.cache/vllm (envs.py VLLM_CACHE_ROOT), and no
+    policy starts the same container once more."""
+    env = contained.env
+    home = env.get("XDG_CACHE_HOME") or f"{env.get('HOME') or '/root'}/.cache"
+    root = env.get("VLLM_CACHE_ROOT") or f"{home}/vllm"
+    for name, value, _ in options(contained.kept):
+        found = _TARGET.search(value) if name == "--mount" else None
+        place = found[1] if found else value.split(":")[min(1, value.count(":"))] if name in _VOLUMES else ""
+        place = place.rstrip("/") or place
+        if name in _ELSEWHERE or (name == "--restart" and value != "no") or "$" in place:
+            return False
+        if place and (f"{root}/".startswith(f"{place.rstrip('/')}/") or place.startswith(f"{root}/")):
+            return False
+    return "$" not in root
+
+
 def options(kept: Sequence[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Of the words up to and with the image each option: its name, its value and its words; the words before the
     options have neither."""

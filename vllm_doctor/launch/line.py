@@ -20,11 +20,14 @@ class LaunchError(Exception):
 @dataclass(frozen=True)
 class Begun:
     """`env` are the assignments before the program, `words` what vLLM's parser gets; `serve` is false for
-    `python -m …api_server`, which takes its model as an option alone."""
+    `python -m …api_server`, which takes its model as an option alone; `image` is what the line makes a container of,
+    and `forgets` whether what vLLM compiles ends with it."""
 
     env: dict[str, str]
     words: tuple[str, ...]
     serve: bool
+    image: str = ""
+    forgets: bool = False
 
 
 def begin(words: Sequence[str]) -> Begun:
@@ -41,8 +44,9 @@ def begin(words: Sequence[str]) -> Begun:
             if not contained.serves or not contained.words:
                 raise
             begun = Begun({}, contained.words, serve=True)
-        return Begun({**contained.env, **begun.env}, begun.words, begun.serve)
-    env: dict[str, str] = {}
+        env = {**contained.env, **begun.env}
+        return Begun(env, begun.words, begun.serve, contained.image, container.forgets(contained))
+    env = {}
     at = 1 if list(words[:1]) == ["env"] else 0
     while at < len(words) and _ASSIGNMENT.match(words[at]):
         name, _, value = words[at].partition("=")

@@ -28,7 +28,8 @@ _EXPLAINED = 8
 
 class LaunchLine(msgspec.Struct, frozen=True):
     """A parsed launch. `flags` maps canonical long names to text, or True/False for switches; `unknown` are names that
-    neither this version nor any sampled one is known to have."""
+    neither this version nor any sampled one is known to have; `image` is what the line makes a container of, and
+    `forgets` whether what vLLM compiles ends with it."""
 
     model: str | None
     flags: dict[str, str | bool]
@@ -36,6 +37,8 @@ class LaunchLine(msgspec.Struct, frozen=True):
     refusals: tuple[Refusal, ...] = ()
     unknown: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    image: str = ""
+    forgets: bool = False
 
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
@@ -81,7 +84,14 @@ def parse_launch(argv: Sequence[str], version: Version | None, around: Mapping[s
         ):
             reading.refuse(name, found, needed, Why.VALUE)
     return LaunchLine(
-        model, reading.flags, begun.env, tuple(reading.refused), tuple(reading.unknown), tuple(reading.notes)
+        model,
+        reading.flags,
+        begun.env,
+        tuple(reading.refused),
+        tuple(reading.unknown),
+        tuple(reading.notes),
+        begun.image,
+        begun.forgets,
     )
 
 

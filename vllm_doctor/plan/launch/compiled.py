@@ -50,8 +50,11 @@ def captures_nothing(flags: Flags, env: Mapping[str, str], version: Version) -> 
     return graphs == "NONE" or (of_pieces and not _compiles(flags, env, {**config, "backend": None}))
 
 
-def times_kernels(flags: Flags, env: Mapping[str, str], architecture: str, version: Version) -> Timed:
-    """At which starts kernels are timed, on copies of what they read."""
+def times_kernels(
+    flags: Flags, env: Mapping[str, str], architecture: str, version: Version, *, forgets: bool = False
+) -> Timed:
+    """At which starts kernels are timed, on copies of what they read; `forgets` where each start has a container of its
+    own, which keeps no code."""
     config = _config(flags)
     asked = env.get("VLLM_USE_BREAKABLE_CUDAGRAPH")
     breaks = asked == "1" or (asked is None and breaks_by_itself(architecture, version))
@@ -61,4 +64,4 @@ def times_kernels(flags: Flags, env: Mapping[str, str], architecture: str, versi
     timed = all(own.get(name) is True for name in names) or not any(name in own for name in names)
     if breaks or not timed or not _compiles(flags, env, config) or not behaviour(version).benchmarks_kernels:
         return Timed.NEVER
-    return Timed.EVERY if env.get("VLLM_DISABLE_COMPILE_CACHE") == "1" else Timed.FIRST
+    return Timed.EVERY if forgets or env.get("VLLM_DISABLE_COMPILE_CACHE") == "1" else Timed.FIRST

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.generations import AMPERE
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.hub import is_gguf
+from vllm_doctor.knowledge.images import is_for_cuda, release_of
 from vllm_doctor.knowledge.versions import Version, batch_defaults, default_utilization, env_names
 from vllm_doctor.launch.parse import LaunchLine, Refusal
 from vllm_doctor.launch.together import of_a_step
@@ -273,7 +274,7 @@ def resolve(  # noqa: PLR0917
         unpacked=unpacked_layers(flags, arch, layers_cache_type(flags, arch, does)),
         block=flags.int("block-size", 0, 1, 65536) or None,
         eager=captures_nothing(flags, env, version),
-        timed=times_kernels(flags, env, arch.name, version),
+        timed=times_kernels(flags, env, arch.name, version, forgets=line.forgets and bool(release_of(line.image))),
         full_graphs=not piecewise,
         mixed_graphs=str(modes.get("cudagraph_mode")).upper() == "FULL",
         indexer_in_four_bits=_indexer_in_four_bits(flags),
@@ -318,6 +319,7 @@ def resolve(  # noqa: PLR0917
         products=_products(env) if which == "V0" and does.multiplies_latent_weights else None,
         estimate_graphs=_charges_graphs(env, does),
         flashinfer_asked=None if sampler is None else sampler == "1",
+        flashinfer_there=is_for_cuda(line.image) and not (gpu is not None and gpu.unified),
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         no_flashinfer_fp8=env.get("VLLM_USE_FLASHINFER_MOE_FP8") == "0",

@@ -101,6 +101,7 @@ class Settings(msgspec.Struct, frozen=True):
     estimate_graphs: bool = False
     flashinfer_sampler: bool = False
     flashinfer_asked: bool | None = None
+    flashinfer_there: bool = False  # vLLM's own image has it
     flashinfer_experts: bool = False  # asked for, for experts in NVFP4
     no_flashinfer_fp8: bool = False  # declined, for experts in fp8
     marlin_experts: bool = False  # asked for, for experts in MXFP4

@@ -145,7 +145,9 @@ def describe(top: Section) -> Architecture:
     tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
     if tie is not None and not isinstance(tie, bool):
         raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
-    vision = vision_tower(top) if text is not top or top.has("vision_config") or top.has("img_processor") else None
+    towers = top.section("thinker_config") or top  # Qwen's Omni models
+    seen = text is not top or top.has("vision_config") or top.has("img_processor")
+    vision = vision_tower(towers) if seen else None
     experts = experts_of(text, count, width, model_type)
     return Architecture(
         model_type=model_type,
@@ -171,8 +173,8 @@ def describe(top: Section) -> Architecture:
         compressed=compressed,
         linear=linear_mixer(text, hidden, used, model_type),
         vision=vision,
-        audio=top.has("audio_config"),
-        audio_weights=audio_weights(top, hidden),
+        audio=towers.has("audio_config"),
+        audio_weights=audio_weights(towers, hidden),
         encoder_decoder=paired,
         encoder_layers=text.whole("encoder_layers", low=0, high=2000, default=0) if paired else 0,
         encoder_context=text.whole("max_source_positions", low=0, high=10_000_000, default=0),
@@ -191,7 +193,7 @@ def describe(top: Section) -> Architecture:
             else compressed_tables(text, compressed)
         ),
         caps_attention=bool(text.values.get("attn_logit_softcapping")),
-        multimodal=vision is not None or top.has("audio_config"),
+        multimodal=vision is not None or towers.has("audio_config"),
         whole_item=_GEMMA4_VIDEO if vision is not None and text.text("use_bidirectional_attention") == "vision" else 0,
         text_prefix="model.language_model" if text is not top else "model",
         config=top,

@@ -217,11 +217,24 @@ POOLS = (
     "RewardModel",
     "Model",
 )
+# Of such a name, and generating: its own code goes before the ending (model_executor/models/registry.py, 0.6 to 0.33).
+_GENERATE_ALL_THE_SAME = frozenset(
+    {
+        "AquilaModel",
+        "BartModel",
+        "ChatGLMModel",
+        "MiDashengLMModel",
+        "MossAudioModel",
+        "Qwen2_5OmniModel",
+        "UltravoxModel",
+    }
+)
 
 
 def pools_by_name(architecture: str) -> bool:
     """Does an architecture of this name answer with vectors or classes where nothing is asked?"""
-    return not architecture.endswith(GENERATES) and architecture.endswith(POOLS)
+    generates = architecture.endswith(GENERATES) or architecture in _GENERATE_ALL_THE_SAME
+    return not generates and architecture.endswith(POOLS)
 
 
 def generating(architecture: str) -> str:

@@ -40,7 +40,8 @@ def spellings(name: str) -> tuple[str, ...]:
     `language_model.model`, towers under no `model` (hf_to_vllm_mapper of each model)."""
     text = name.removeprefix("model.language_model.")
     if text != name:
-        return (name, f"language_model.model.{text}", f"model.{text}", f"language_model.{text}")
+        kept = (name, f"language_model.model.{text}", f"model.{text}", f"language_model.{text}")
+        return (*kept, f"thinker.model.{text}")  # Qwen's Omni models (qwen2_5_omni_thinker.py)
     bare = name.removeprefix("model.")
     # Nemotron-H's checkpoints say `backbone` where vLLM says `model` (nemotron_h.py hf_to_vllm_mapper).
     return (name, bare, f"backbone.{bare}") if bare != name else (name,)

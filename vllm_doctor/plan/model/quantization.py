@@ -236,11 +236,7 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
     given = config.section("extra_config") if method == "auto-round" else config.section("dynamic")
     exceptions = Exceptions(given.values if given is not None and method == "auto-round" else ())
     dynamic = Dynamic(given.values if given is not None and method == "gptq" else {})
-    blocks = (
-        [b.strip() for b in config.text("block_name_to_quantize").split(",") if b.strip()]
-        if method == "auto-round"
-        else []
-    )
+    blocks = _auto_round_blocks(config) if method == "auto-round" else []
 
     def other(each: Section) -> Format:
         wide = _int_bits(each, "bits", bits)
@@ -263,6 +259,14 @@ def _packed(config: Section, base: Format, method: str) -> Choose:
         return other(Section(settings, f"{config.path}.dynamic")) if isinstance(settings, Mapping) else fmt
 
     return choose
+
+
+def _auto_round_blocks(config: Section) -> list[str]:
+    """The blocks whose layers auto-round packs: names with commas between them, or a list; empty where it is all of
+    them (layers/quantization/inc.py from_config)."""
+    key, value = config.find(("block_name_to_quantize", "to_quant_block_names"))
+    names = config.texts(key) if isinstance(value, list) else config.text(key).split(",") if key else ()
+    return [b for name in names if (b := name.strip())]
 
 
 # Experts beside matrices in 8 bits (models/deepseek_v4/quant_config.py DeepseekV4FP8Config).

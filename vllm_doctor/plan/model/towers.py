@@ -35,7 +35,7 @@ def vision_tower(top: Section) -> Vision | None:
         patch=seen.whole("patch_size", "spatial_patch_size", high=1024, default=14)
         if not isinstance(seen.values.get("patch_size"), list)
         else 14,
-        gated=kind in {"qwen2_5_vl", "pixtral", "gemma4_vision"},
+        gated=kind in {"qwen2_5_vl", "qwen2_5_omni_vision_encoder", "pixtral", "gemma4_vision"},
         positions=_tile_rows(seen, image)
         if kind == "mllama_vision_model"
         else seen.whole("num_position_embeddings", "position_embedding_size", low=0, high=10_000_000, default=0),
@@ -62,8 +62,21 @@ def audio_weights(top: Section, hidden: int) -> int:
     """Weights of the conformer of Gemma 3n and Gemma 4: a layer has two halved feed-forwards of four times the width
     (16 H²), attention with relative positions (5 H²) and a convolution (3 H²) (gemma3n.py of transformers)."""
     heard = top.section("audio_config")
+    if heard is not None and heard.text("model_type") == "qwen2_5_omni_audio_encoder":
+        return _heard_as_by_whisper(heard)
     if heard is None or not heard.text("model_type").startswith(("gemma3n", "gemma4")):
         return 0
     width = heard.whole("hidden_size", high=100_000, default=1536)
     depth = heard.whole("num_hidden_layers", "conf_num_hidden_layers", high=1000, default=12)
     return depth * 24 * width * width + width * hidden
+
+
+def _heard_as_by_whisper(heard: Section) -> int:
+    """Weights of Qwen2.5-Omni's encoder: two convolutions over three steps, layers of attention and of two matrices,
+    and a projection (transformers' modeling_qwen2_5_omni.py Qwen2_5OmniAudioEncoder)."""
+    width = heard.whole("d_model", high=100_000, default=1280)
+    inner = heard.whole("encoder_ffn_dim", high=1_000_000, default=5120)
+    depth = heard.whole("encoder_layers", high=1000, default=32)
+    mel = heard.whole("num_mel_bins", high=100_000, default=128)
+    given = heard.whole("output_dim", high=100_000, default=3584)
+    return depth * (4 * width * width + 2 * width * inner) + 3 * width * (mel + width) + width * given

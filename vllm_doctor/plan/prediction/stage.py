@@ -136,7 +136,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         loading += plain if s.does.keeps_both_while_quantizing else max(0.0, plain - load(target))
     kept_beyond = turboquant.reserved(a, s)
     capability = gpu.capability if gpu else None
-    pinned = may_stay(activation.terms, s, capability)
+    pinned = may_stay(activation.terms, s)
     return Stage(
         weights,
         activation,

@@ -40,6 +40,7 @@ _NO_TERM = frozenset(
         "depends",
         "defaulted",
         "flashinfer_asked",
+        "flashinfer_there",
     }
 )
 _WEIGHTS = (

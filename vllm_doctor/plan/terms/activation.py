@@ -101,7 +101,7 @@ def _otherwise(s: Settings, sampler: Term | None, rows: int, vocab: int) -> floa
         return None
     if s.engine == "V0":
         return sampler.bytes if not _v0_samples(s) else None
-    if s.does.flashinfer_where_installed and s.flashinfer_asked is not False:
+    if s.does.flashinfer_where_installed and s.flashinfer_asked is not False and not s.flashinfer_there:
         # Asked for and not installed, or of a version that the release does not take, it is left with a warning.
         per, _ = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, s.element)
         less = float(rows * vocab * (per - s.element - _FLASHINFER_EXTRA))
@@ -467,7 +467,8 @@ def _sampler(a: Architecture, s: Settings, rows: int, multiprocessors: int) -> T
     """Logits of one row a sequence and what the sampler makes of them, over the hidden states of the pass."""
     e, vocab = s.element, padded_vocab(a.vocab, s.parallel.tp)
     per, why = sampler_bytes_per_logit(s.version, s.engine, s.v2_runner, e)
-    if s.engine == "V1" and s.flashinfer_asked and not s.v2_runner:
+    there = s.does.flashinfer_where_installed and s.flashinfer_there and s.flashinfer_asked is not False
+    if s.engine == "V1" and (s.flashinfer_asked or there) and not s.v2_runner:
         per, why = e + _FLASHINFER_EXTRA, "FlashInfer's sampler: logits, fp32 copy, probabilities and one more"
     if s.engine == "V1" and s.speculative and not s.v2_runner and s.does.profiles_rejection:
         per, why = _rejection(s, e)

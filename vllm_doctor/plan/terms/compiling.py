@@ -24,7 +24,8 @@ from vllm_doctor.plan.terms.term import Term
 _NAME = "compiling, embedding table"
 # From where on the copy is planned to stay: three starts of four on compute capability 12 (0.28 on an RTX 5090 and on
 # an RTX PRO 4000; 0.30 on an RTX 5070 Ti, whose pool 0.31 made 1.09 GiB larger, the table being 1.16). The fourth was
-# of 0.24, which runs on torch 2.11; the three run on 2.13. Of five hosts below, on torch 2.13, it stayed on two (0.28
+# of 0.24, which runs on torch 2.11, as did two more that kept nothing of it (0.20 on an RTX 5090, whose table is 2.37
+# GiB, and 0.23 on an RTX PRO 6000); the three run on 2.13. Of five hosts below, on torch 2.13, it stayed on two (0.28
 # on an RTX 4090; 0.29 on a card of 6 GB, which logged 0.53 GiB taken, the table being 0.58) and not on three (0.27 on
 # an RTX 4090 under WSL, 0.28 on an L40S, 0.30 on an A100), so there the range has it.
 PINNED_FROM = 12.0
@@ -50,11 +51,11 @@ def table_copy(a: Architecture, s: Settings, capability: float | None, *, first_
     )
 
 
-def may_stay(terms: Iterable[Term], s: Settings, capability: float | None) -> float:
-    """Bytes of the copy that may stay: until 0.31, where no large block is split in the profile's pass, a small block
-    cut from a freed one keeps the whole of it (v1/worker/gpu_worker.py, in the words of its own comment)."""
-    seen = (capability or 0.0) >= PINNED_FROM or s.does.allocates_by_torch_2_13
-    if s.expandable or s.does.keeps_profile_whole or not seen:
+def may_stay(terms: Iterable[Term], s: Settings) -> float:
+    """Bytes of the copy that may stay: with torch 2.13 until 0.31, where no large block is split in the profile's pass,
+    a small block cut from a freed one keeps the whole of it (v1/worker/gpu_worker.py, in the words of its own comment).
+    """
+    if s.expandable or s.does.keeps_profile_whole or not s.does.allocates_by_torch_2_13:
         return 0.0
     return sum(t.bytes for t in terms if t.name == _NAME)
 
