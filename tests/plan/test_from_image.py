@@ -10,7 +10,7 @@ from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.question.ask import KnownStart, foresee
 
-A100, GB10 = ("NVIDIA A100-SXM4-80GB", 79.25), ("NVIDIA GB10", 119.7)
+A100, GB10, GH200 = ("NVIDIA A100-SXM4-80GB", 79.25), ("NVIDIA GB10", 119.7), ("NVIDIA GH200 480GB", 94.5)
 PLAIN = "vllm serve m"
 
 
@@ -100,9 +100,10 @@ def test_vllms_image_samples_with_flashinfer():
         (run("-e VLLM_USE_FLASHINFER_SAMPLER=0"), "0.10.1", A100),
         (run(image="acme/vllm:v0.10.1"), "0.10.1", A100),
         (run(), "0.10.1", GB10),
+        (run(), "0.10.1", GH200),
         (run(), "0.12.0", A100),
     ],
-    ids=["declined", "another image", "on Arm", "a release that does not"],
+    ids=["declined", "another image", "on Arm", "beside Arm", "a release that does not"],
 )
 def test_elsewhere_it_is_sampled_as_without_an_image(line, version, card):
     declined = "VLLM_USE_FLASHINFER_SAMPLER=0 " if "SAMPLER" in line else ""

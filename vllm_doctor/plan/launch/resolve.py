@@ -319,7 +319,7 @@ def resolve(  # noqa: PLR0917
         products=_products(env) if which == "V0" and does.multiplies_latent_weights else None,
         estimate_graphs=_charges_graphs(env, does),
         flashinfer_asked=None if sampler is None else sampler == "1",
-        flashinfer_there=is_for_cuda(line.image) and not (gpu is not None and gpu.unified),
+        flashinfer_there=is_for_cuda(line.image) and gpu is not None and not _beside_arm(gpu),
         flashinfer_sampler=(sampler != "0") if does.flashinfer_sampler else sampler == "1",
         flashinfer_experts=env.get("VLLM_USE_FLASHINFER_MOE_FP4") == "1",
         no_flashinfer_fp8=env.get("VLLM_USE_FLASHINFER_MOE_FP8") == "0",
@@ -340,6 +340,11 @@ def resolve(  # noqa: PLR0917
             if n not in flags.values
         ),
     )
+
+
+def _beside_arm(gpu: Card) -> bool:
+    """Is the host an Arm one: its memory is the card's, or the processor is on one board with it?"""
+    return gpu.unified or any(board in gpu.name for board in ("GH200", "GB200", "GB300"))
 
 
 def _charges_graphs(env: Mapping[str, str], does: Behaviour) -> bool:

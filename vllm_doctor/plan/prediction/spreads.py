@@ -31,7 +31,7 @@ RECENT, RECENT_SHARE = 0.05, 0.02
 DRAFTER, OWN_LAYERS = 0.8, 0.03
 _WITHOUT_TENSORS = frozenset({None, "ngram", "suffix"})
 _LIKE_ITSELF = _WITHOUT_TENSORS | {"mtp"}
-# How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. One start: 0.15 more.
+# How far they may be off, in GiB, where LoRA's kernels keep the compiler from fusing. Two starts: 0.15 and 0.2 more.
 ADAPTERS = 0.25
 
 # What would tell, of each term that a launch leaves open; --learn of one start's log settles every one of them.
