@@ -98,6 +98,17 @@ def test_a_server_that_was_started_again_is_well_when_it_served_longer_than_the_
     assert _code(_of_text("\n".join([*material.run_0_9(), ANSWER, *DIED, *again]))) == code
 
 
+def test_so_is_one_of_v0_whose_engine_logs_the_error_that_ended_it() -> None:
+    died = [
+        "ERROR 01-02 10:06:00 engine.py:158] RuntimeError('CUDA error: an illegal memory access was encountered')",
+        "ERROR 01-02 10:06:00 engine.py:158] Traceback (most recent call last):",
+        f'ERROR 01-02 10:06:00 engine.py:158]   File "{SITE}/vllm/engine/multiprocessing/engine.py", line 156, in start',
+        "ERROR 01-02 10:06:00 engine.py:158]     self.run_engine_loop()",
+        "ERROR 01-02 10:06:00 engine.py:158] RuntimeError: CUDA error: an illegal memory access was encountered",
+    ]
+    assert _code(_of_text("\n".join([*material.run_0_6(), *died, *_later(material.run_0_6(), 10)[:-1]]))) == "VD705"
+
+
 @pytest.mark.parametrize(("last", "verdict"), [([], Verdict.UNKNOWN), ([ANSWER], Verdict.OK)])
 def test_starts_that_follow_one_another_without_a_word_are_not_ok_before_a_request_is_answered(
     last: list[str], verdict: Verdict

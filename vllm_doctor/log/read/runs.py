@@ -14,6 +14,8 @@ ARGUMENTS = ("args-non-default", "args-namespace")
 # What systemd says between two runs of one unit, within a few lines of the second one's start.
 _NEAR = 8
 _SERVES = ("stats", "request-ok", "app-started")
+# What an engine writes last of a step that ended it: V1's process, V0's, and V0's task in the front end.
+_DEATHS = ("fatal-of-engine", "v0-step-error", "engine-task-failed")
 # What a new process prints before it names itself.
 _PREAMBLE = ("platform-detected", "plugins-available", "plugins-none", "plugins-all")
 
@@ -137,7 +139,7 @@ def only_begins(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
 def not_yet_as_long(before: Sequence[LogLine], last: Sequence[LogLine]) -> bool:
     """Did the engine of the run before die under its load, and has the last run, of the same launch, not yet served as
     much? What starts a server again after its end does not mend it."""
-    died = next((i for i, line in enumerate(before) if says(line.text, "fatal-of-engine")), None)
+    died = next((i for i, line in enumerate(before) if line.level == "ERROR" and says(line.text, *_DEATHS)), None)
     if died is None or not _same_launch(before, last) or any(map(_tells_its_end, last)):
         return False
     return _served(last) <= _served(before[:died])
