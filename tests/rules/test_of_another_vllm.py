@@ -53,6 +53,16 @@ def test_the_releases_that_have_it_are_named(said: str, code: str, title: str, t
     assert (told.changes[0].name, told.changes[0].after) == ("vllm-version", to)
 
 
+def test_the_line_above_names_the_class_that_python_3_9_does_not() -> None:
+    said = (
+        "    self.model = AsyncLLMEngine.from_engine_args(AsyncEngineArgs(**settings))\n"
+        "TypeError: __init__() got an unexpected keyword argument 'limit_mm_per_prompt'"
+    )
+    told = diagnosed(said, version="0.5.0").findings[0]
+    assert told.title == "AsyncEngineArgs(limit_mm_per_prompt=…) is of vLLM 0.5.5 and later"
+    assert (told.changes[0].name, told.changes[0].after) == ("vllm-version", "0.5.5")
+
+
 def test_a_name_that_moved_is_told_with_its_place() -> None:
     told = diagnosed("ImportError: cannot import name 'make_async' from 'vllm.utils' (/v/vllm/utils/__init__.py)")
     assert "later releases have it in vllm.utils.async_utils" in told.findings[0].changes[0].why

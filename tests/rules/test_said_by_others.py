@@ -126,3 +126,53 @@ def test_a_program_whose_argument_only_newer_releases_have_names_the_first_of_th
     log = OLD_PYTHON.replace("/srv/acme/rows.py", "/srv/acme/acme/chat/vllm_engine.py").format(key="enable_eplb")
     first = only("# vllm\n" + log).changes[0]
     assert (first.name, first.after) == ("vllm-version", "0.9.2")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[ERROR] the pump of room 3 failed: ValueError('no water in room 3')",
+        "the pump of room 3 failed: ValueError: no water in room 3",
+        'Error while pumping: acme.rooms.WaterError("no water in room 3")',
+    ],
+)
+def test_an_exception_behind_its_writers_words_is_what_failed(said: str) -> None:
+    found = diagnosed(said).findings
+    assert [f.title.endswith("no water in room 3") for f in found] == [True]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "INFO 04-07 11:39:13 [rows.py:7] the pump failed: ValueError('no water in room 3')",
+        "retrying after ValueError('no water in room 3')",
+    ],
+)
+def test_what_its_writer_calls_no_error_is_none(said: str) -> None:
+    assert diagnosed(said).findings == ()
+
+
+def test_an_executor_that_failed_leaves_the_reason_to_the_worker_that_died() -> None:
+    said = (
+        "ERROR 11-08 11:01:29 [multiproc_executor.py:135] Worker proc VllmWorker-3 died unexpectedly, shutting down "
+        "executor.\n"
+        "ERROR 11-08 11:01:30 [core.py:502] Traceback (most recent call last):\n"
+        'ERROR 11-08 11:01:30 [core.py:502]   File "/opt/v/lib/python3.12/site-packages/vllm/v1/engine/core.py", line '
+        "572, in _handle_client_request\n"
+        'ERROR 11-08 11:01:30 [core.py:502]     raise RuntimeError("Executor failed.")\n'
+        "ERROR 11-08 11:01:30 [core.py:502] RuntimeError: Executor failed.\n"
+    )
+    assert diagnosed(said).findings[0].code == "VD601"
+
+
+def test_a_variable_that_has_the_first_of_two_values_is_set_to_the_other() -> None:
+    said = (
+        "INFO 09-26 00:17:30 [api_server.py:1805] vLLM API server version 0.10.1.1\n"
+        "Traceback (most recent call last):\n"
+        '  File "/opt/v/lib/python3.12/site-packages/vllm/v1/engine/async_llm.py", line 84, in __init__\n'
+        "    raise ValueError(\n"
+        "ValueError: Using V1 AsyncLLMEngine, but envs.VLLM_USE_V1=False. This should not happen. As a workaround, try "
+        "using AsyncLLMEngine.from_vllm_config(...) or explicitly set VLLM_USE_V1=0 or 1 and report this issue."
+    )
+    change = diagnosed(said).findings[0].changes[0]
+    assert (change.name, change.after) == ("VLLM_USE_V1", 1)

@@ -114,10 +114,13 @@ class RunWithFaults(RunWithPhases):
 
     def _written(self) -> list[Fault]:
         """Where only the heading of a record is left: the engine logs `repr(error)` above its traceback (V0's engine,
-        `_log_task_completion`), and people quote that line."""
+        `_log_task_completion`), and people quote that line; or a program around vLLM caught the exception, and wrote
+        it behind its own word for what failed."""
         told: list[Fault] = []
         for index, line in enumerate(self.lines):
-            written = _as_written(line.text.strip()) if line.level in _SERIOUS and line.module else None
+            vllms = line.level in _SERIOUS and line.module
+            behind = _behind_words(line.text) if line.level not in _HANDLED else None
+            written = behind or (_as_written(line.text.strip()) if vllms else None)
             if written is not None and not _is_symptom(*written):
                 link = Link(*written, (), index)
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
@@ -288,6 +291,14 @@ def _as_written(text: str) -> tuple[str, str] | None:
         return None
     message = written.get("one") or written.get("two") or ""
     return written["kind"], repr(message) if written["kind"] == "KeyError" else message
+
+
+def _behind_words(text: str) -> tuple[str, str] | None:
+    """The exception at the end of a line that first says, in its writer's words, what failed."""
+    behind = read("exception-behind-words", text)
+    if behind is None:
+        return None
+    return _as_written(behind["what"]) or (behind["kind"], behind.get("message", ""))
 
 
 def fetches(link: Link) -> bool:

@@ -33,7 +33,7 @@ class RefusedOptions:
     """`known` are options that other releases have, `unknown` those that none has, `words` what is no option at all,
     `joined` options of this release that came in one word with their value; `paired` those that may have, and with
     which; `values` what the message shows behind an option; `dashed` those that lack a dash or have a typographic one,
-    as they were written and their values."""
+    as they were written and their values; `letters`: all are one letter behind one dash."""
 
     evidence: tuple[Evidence, ...]
     known: tuple[str, ...]
@@ -44,6 +44,7 @@ class RefusedOptions:
     paired: tuple[tuple[str, str], ...] = ()
     dashed: tuple[tuple[str, str, str], ...] = ()
     values: tuple[tuple[str, str], ...] = ()
+    letters: bool = False
 
 
 def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
@@ -98,6 +99,7 @@ def refused(case: Case) -> RefusedOptions | NotHere | Unseen:
         paired,
         dashed,
         (*pairs, *split),
+        all(len(o) == 1 for o in unknown) and not any(w.startswith("--") for w in parts),
     )
 
 

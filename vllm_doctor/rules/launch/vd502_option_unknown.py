@@ -60,6 +60,8 @@ def judge(case: Case) -> Outcome:
         return _of_container(got)
     if _of_another_command(case, got):
         return _command(got)
+    if got.letters:
+        return _letters(got)
     told = hints(case, got.unknown)
     first = got.unknown[0]
     return finding(
@@ -198,6 +200,24 @@ def _command(got: RefusedOptions) -> Finding:
         evidence=got.evidence,
         changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why, command="vllm serve MODEL --max-model-len N"),),
         refute="vLLM accepts the same command, started by hand in the same image",
+    )
+
+
+def _letters(got: RefusedOptions) -> Finding:
+    """A letter that vLLM has not: a shell's `-c`, the `-f` of `tail`. The program itself passed for the model."""
+    option = f"-{got.unknown[0]}"
+    why = (
+        f"an image whose entry point is the server takes each word behind its name for vLLM's own: another program is "
+        f"named with --entrypoint, before the image. If nobody meant another program, leave {option} out"
+    )
+    command = "docker run --entrypoint sh IMAGE -c 'COMMAND'   # a pod: command: instead of args:"
+    return finding(
+        RULE,
+        title=f"{option} is no option of vLLM's: another program's command became its arguments",
+        confidence=Confidence.LIKELY,
+        evidence=got.evidence,
+        changes=(thing(ChangeKind.OS, "command", Direction.CHANGE, why, command=command),),
+        refute="the command of the container, or of the shell, has the server's own options alone",
     )
 
 

@@ -1,6 +1,7 @@
 """VD514: a module is missing, of another version, or built for another one."""
 
 import shlex
+from pathlib import PurePosixPath
 
 from vllm_doctor.knowledge.distributions import distribution
 from vllm_doctor.knowledge.system_libraries import system_library
@@ -32,11 +33,13 @@ from vllm_doctor.rules.remedies.build_tools import (
 )
 from vllm_doctor.rules.remedies.missing_module import (
     another,
+    fitting,
     hides_its_import,
     left_as_none,
     missing_module,
     not_made_for,
 )
+from vllm_doctor.rules.remedies.named_library import named_library
 from vllm_doctor.rules.remedies.python_environment import (
     IN_IMAGE,
     MAY_RUN,
@@ -151,6 +154,27 @@ def _not_installed(case: Case, fault: Fault) -> Finding | None:
     )
 
 
+def _not_there(case: Case, fault: Fault) -> Finding | None:
+    """A library is not where somebody said that it is."""
+    change = named_library(case, fault)
+    if change is None:
+        return None
+    name = PurePosixPath(fault.fields("library-not-there")["file"]).name
+    return finding(
+        RULE,
+        title=f"The library {name} is not where it is looked for",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, "library-not-there"),
+        changes=(change,),
+        refute="the process that fails can read the file under that very path",
+    )
+
+
+def _of_files(case: Case, fault: Fault) -> Finding | None:
+    """A file, or all that an installation brings, is not there."""
+    return _torn_package(case, fault) or _not_installed(case, fault) or _not_there(case, fault)
+
+
 def judge(case: Case) -> Outcome:
     """Did an import fail?"""
     if case.run is None:
@@ -161,7 +185,7 @@ def judge(case: Case) -> Outcome:
     fault, missing = _in_truth(case, fault)
     lacks_build = unbuilt(case, fault) if not fault.ids - frozenset(_IDS) else None
     known = (fault.ids & frozenset((*_IDS, "cudart-missing"))) - _NAMES_PACKAGES
-    if (of_install := _torn_package(case, fault) or _not_installed(case, fault)) is not None:
+    if (of_install := _of_files(case, fault)) is not None:
         return of_install
     guarded = hides_its_import(fault) or left_as_none(fault) is not None
     if fault.ids & EXHAUSTED or not (known or missing or lacks_build or guarded or _while_importing(fault)):

@@ -36,17 +36,24 @@ def judge(case: Case) -> Outcome:
         return missing
     if not over and not waits:
         return NotHere("nothing waits for a placement group")
+    told = fault.hits[0].index if not isinstance(fault, NotHere | Unseen) else waits[-1].index if waits else None
+    if told is not None and (task := _task(case, told)) is not None:
+        return _inside_task(case, told, task)
     if not isinstance(fault, NotHere | Unseen) and (what := fault.fields("ray-node-empty").get("what")) is not None:
         return _empty_node(case, fault, what)
     gpus = case.gpus
     if (named_node := next(reversed(run.all("ray-no-such-node")), None)) is not None:
         return _no_such_node(case, named_node)
-    fewer = set_flag(
-        case,
-        "tensor-parallel-size",
-        len(gpus) if gpus else None,
-        Direction.LOWER,
-        "at most as many ranks as the cluster has GPUs",
+    fewer = (
+        set_flag(
+            case,
+            "tensor-parallel-size",
+            len(gpus) if gpus else None,
+            Direction.LOWER,
+            "at most as many ranks as the cluster has GPUs",
+        )
+        if case.count("tensor-parallel-size") != 1
+        else None
     )
     nodes = thing(ChangeKind.OS, "ray-nodes", Direction.ADD, "let the other nodes join first", command="ray status")
     return finding(
@@ -61,6 +68,34 @@ def judge(case: Case) -> Outcome:
         # Nothing tells how many ranks there are to be where the launch is not known.
         changes=(fewer, nodes) if case.flag("tensor-parallel-size") is not None else (nodes, fewer),
         refute="`ray status` shows as many free GPUs as ranks",
+    )
+
+
+def _task(case: Case, index: int) -> str | None:
+    """The task or actor of another program in which vLLM starts with one rank: Ray puts its name before each line."""
+    process = case.run.lines[index].process if case.run is not None else None
+    one = case.count("tensor-parallel-size") in {None, 1} and case.count("pipeline-parallel-size") in {None, 1}
+    return process if process and one and not says(process, "process-of-vllm") else None
+
+
+def _inside_task(case: Case, index: int, task: str) -> Finding:
+    """Ray takes a task's GPUs out of what its node has left, and vLLM with Ray as its executor asks for them again."""
+    why = f"one rank needs no Ray: the GPU that {task} was given is then the one that vLLM uses"
+    without = set_flag(case, "distributed-executor-backend", "mp", Direction.SET, why)
+    held = (
+        f"or let {task} ask Ray for a GPU (num_gpus) and vLLM for none, as newer releases of that program do: how many "
+        "of its tasks run at once is at most the number of GPUs"
+    )
+    return finding(
+        RULE,
+        title=f"Ray has no GPU left for vLLM within its task {task}",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(index),),
+        changes=(
+            without,
+            thing(ChangeKind.OS, "program-settings", Direction.CHANGE, held, command="ray status"),
+        ),
+        refute="`ray status` shows free GPUs while the task waits",
     )
 
 

@@ -323,6 +323,16 @@ def _in_newer_wheels(case: Case, module: str) -> tuple[Change, ...]:
     return (thing(ChangeKind.PACKAGE, "vllm-version", Direction.UPGRADE, why, to=since),)
 
 
+def _newer_copy(module: str, top: str) -> Change:
+    """Python found the package, and in it no such module: the copy that it found is of another release."""
+    why = (
+        f"Python finds {top}, and that copy has no {module}: update the checkout (git pull) or the package that this "
+        "prints, or take the example that belongs to it"
+    )
+    command = f"python -c 'import {top}; print({top}.__path__)'"
+    return thing(ChangeKind.PACKAGE, "foreign-package", Direction.UPGRADE, why, to=top, command=command)
+
+
 def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     """A module that no release of vLLM requires: who imports it needs it; its name alone is no package to install."""
     frames = fault.crash.root.frames if fault.crash is not None else ()
@@ -330,6 +340,9 @@ def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
         return ()
     if says(frames[-1].file, "call-of-vllm"):
         return (_optional(module, frames[-1].file),)
+    top = module.partition(".")[0]
+    if top != module:
+        return (_newer_copy(module, top),)
     why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
     folder = frames[-1].file.rpartition("/")[0] or "."
     command = f"grep -rn {shlex.quote(module)} {shlex.quote(folder)} --include=*.md --include=*.txt --include=*.py"

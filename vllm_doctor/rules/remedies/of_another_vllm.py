@@ -40,10 +40,16 @@ def lacks_of_vllm(case: Case, fault: Fault) -> OfAnotherVllm | None:
         return asks_more(root, told["what"]) if _of_vllm_itself(fault) else _count(case, told["what"])
     if (told := read("class-lacks", root.message)) is not None:
         return lacks_abstract(case, root, told["owner"], _names(told["names"]))
-    if (told := read("argument-of-no-record", root.message)) is not None and not _of_vllm_itself(fault):
-        made = read("makes-a-record", root.frames[-1].code) if root.frames else None
-        return _argument(case, fault, f"{made['owner']}.__init__", told["key"]) if made is not None else None
-    return None
+    told = read("argument-of-no-record", root.message) or read("argument-of-no-class", root.message)
+    made = read("makes-a-record", _call(case, root)) if told is not None and not _of_vllm_itself(fault) else None
+    return _argument(case, fault, f"{made['owner']}.__init__", told["key"]) if told is not None and made else None
+
+
+def _call(case: Case, root: Link) -> str:
+    """The line of code that failed; of a traceback whose calls were cut off it stands above the exception."""
+    if root.frames or case.run is None or not root.at:
+        return root.frames[-1].code if root.frames else ""
+    return case.run.lines[root.at - 1].text
 
 
 def module_of_vllm(case: Case, fault: Fault, module: str) -> OfAnotherVllm | None:

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.refusals import Wish, words
+from vllm_doctor.log.match import each
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -33,6 +34,7 @@ _ALSO_UNSAID = frozenset(
 _PLAIN = ("gptq", "awq")
 # Not raised for the sake of another option.
 _NOT_RAISED = frozenset({"max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size"})
+_OTHER = {"0": "1", "1": "0"}
 _SWITCHES = ("enable-", "disable-", "trust-", "enforce-", "async-", "kv-sharing-", "allow-")
 
 
@@ -82,7 +84,15 @@ def _variable(case: Case, wish: Wish, told: str) -> Change | None:
         return environment(wish.name, Direction.REMOVE, CHOOSES)
     to = wish.to if wish.direction in {Direction.ADD, Direction.SET} else None
     direction = Direction.SET if wish.direction is Direction.ADD else wish.direction
+    has = next((one["value"] for one in each("variable-has", told) if one["variable"] == wish.name), None)
+    if to is not None and has is not None and _switched(has) == to:
+        to = _OTHER.get(to, to)  # "is 0: set it to 0 or 1", and it is that already
     return environment(wish.name, direction, WHY[wish.direction], to=value_of_sentence(to))
+
+
+def _switched(value: str) -> str:
+    """A switch as a shell writes it: Python prints what it read of one as True or False."""
+    return {"True": "1", "False": "0"}.get(value, value)
 
 
 def _option(case: Case, wish: Wish) -> Change | None:
