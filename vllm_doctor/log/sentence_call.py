@@ -2,9 +2,10 @@
 
 import msgspec
 
-from vllm_doctor.knowledge.version import Version, parse_version
+from vllm_doctor.knowledge.version import Version, as_version, parse_version
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.traceback import Frame, Link
+from vllm_doctor.log.match import read
+from vllm_doctor.log.traceback import Frame, Link, in_packages
 
 # As an installed release prints its files; no line, as each release has it elsewhere.
 _PACKAGES = "/site-packages/"
@@ -23,6 +24,16 @@ def last_to_say(fault: Fault) -> Version | None:
     frames = crash.root.frames
     here = told is not None and (not frames or frames[-1].file.endswith(told.file))
     return told.last if told is not None and here else None
+
+
+def last_with_its_calls(fault: Fault) -> Version | None:
+    """The last release that has all of vLLM's files through which this failure went; None where the newest has them."""
+    from vllm_doctor.knowledge import api
+
+    files = {in_packages(f.file) for link in fault.crash.links for f in link.frames} if fault.crash is not None else ()
+    modules = (read("file-of-vllm", file) for file in files)
+    spans = (api.module(f"vllm.{m['module'].replace('/', '.')}", None) for m in modules if m is not None)
+    return min((as_version(span.last) for span in spans if span is not None and span.ended), default=None)
 
 
 def told_by_words(link: Link) -> bool:

@@ -15,7 +15,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
-from vllm_doctor.log.sentence_call import last_to_say
+from vllm_doctor.log.sentence_call import last_to_say, last_with_its_calls
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit
@@ -233,7 +233,9 @@ class Case:
     @cached_property
     def _last_to_say(self) -> Version | None:
         root = self._run.root if self._run is not None else None
-        return last_to_say(root) if root is not None else None
+        if root is None:
+            return None
+        return min(filter(None, (last_to_say(root), last_with_its_calls(root))), default=None)
 
     @cached_property
     def _out_then(self) -> Version | None:
@@ -259,8 +261,8 @@ class Case:
     @property
     def release(self) -> Version:
         """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
-        that raises in the words of what failed, takes the launch's options and was out when it ran, else the newest
-        known."""
+        that raises in the words of what failed, has the files of its calls, takes the launch's options and was out when
+        it ran, else the newest known."""
         told = (self._last_to_say, self.last_to_take, self._out_then)
         return self.version or min(filter(None, told), default=versions.newest_known())
 

@@ -167,11 +167,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
     if run.served(least=StartupPhase.SERVING) or (run.served() and run.answered):
-        end = (
-            "the server was stopped from outside"
-            if run.stopped is not None
-            else "the log shows no failure after that line"
-        )
+        end = _by_whom(run) if run.stopped is not None else "the log shows no failure after that line"
         return Verdict.OK, f"the server became ready, and {end}{_refusals(run)}"
     if run.answered and (run.reached() is None or run.stopped is not None):
         return Verdict.OK, f"the server answered requests, and the given input shows no failure{_refusals(run)}"
@@ -218,6 +214,14 @@ def _own_log(run: AnalysedRun) -> str:
 _BY_A_PERSON = frozenset({"keyboard-interrupt", "control-c"})
 # uvicorn ends what it had begun to serve (its Server.shutdown).
 _SERVED_UNTIL_NOW = frozenset({"app-stopped", "uvicorn-shutdown", "uvicorn-finished"})
+
+
+def _by_whom(run: AnalysedRun) -> str:
+    """A stop of a server that nothing was wrong with: whoever runs it knows why."""
+    told = "the server was stopped from outside"
+    if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):
+        return told
+    return f"{told}; if nobody meant that, what runs it says why (systemctl status, docker events, kubectl describe pod)"
 
 
 def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:

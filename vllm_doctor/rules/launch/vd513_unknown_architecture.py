@@ -226,7 +226,7 @@ def _older(case: Case, until: str, why: str) -> Change:
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",
-        Direction.DOWNGRADE,
+        Direction.UPGRADE if case.version is not None and case.version < as_version(until) else Direction.DOWNGRADE,
         why,
         to=until,
         before=case.version_text,
