@@ -231,3 +231,35 @@ def test_what_a_call_by_place_gives_too_much_is_told_by_what_went_last() -> None
                "TypeError: LLM.generate() takes from 2 to 3 positional arguments but 6 were given")  # fmt: skip
     told = diagnosed(said, version="0.10.2").findings[0]
     assert "LLM.generate takes no argument prompt_token_ids since vLLM 0.10.2" in (told.title, told.detail)
+
+
+@pytest.mark.parametrize(
+    ("said", "title"),
+    [
+        ("AttributeError: 'AcmeRequest' object has no attribute 'rows'", "AcmeRequest has no rows"),
+        (
+            "TypeError: AcmeModelConfig.__init__() got an unexpected keyword argument 'rows'",
+            "AcmeModelConfig has no rows",
+        ),
+    ],
+)
+def test_a_class_that_is_not_vllms_is_looked_for_where_it_is(said: str, title: str) -> None:
+    told = diagnosed(f"INFO 04-07 11:39:13 engine.py:404] Added request 1.\n{said}").findings[0]
+    assert (told.title, told.changes[0].name) == (title, "foreign-package")
+    assert "class Acme" in (told.changes[0].command or "")
+
+
+def test_the_files_of_the_calls_bound_the_release_where_none_is_told() -> None:
+    said = (
+        "Traceback (most recent call last):\n"
+        '  File "/v/site-packages/vllm/worker/multi_step_model_runner.py", line 585, in execute_model\n'
+        "    assert isinstance(model_input, StatefulModelInput)\n"
+        "AssertionError"
+    )
+    bound, open_ = (
+        diagnosed(text).findings[0].changes[0]
+        for text in (said, said.replace("vllm/worker/multi_step_", "vllm/v1/worker/gpu_"))
+    )
+    assert (bound.name, open_.name) == ("num-scheduler-steps", "num-scheduler-steps")
+    assert "the log does not tell its release" not in bound.why
+    assert "the log does not tell its release" in open_.why

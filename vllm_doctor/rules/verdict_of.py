@@ -221,7 +221,7 @@ def _by_whom(run: AnalysedRun) -> str:
     told = "the server was stopped from outside"
     if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):
         return told
-    return f"{told}; if nobody meant that, what runs it says why (systemctl status, docker events, kubectl describe pod)"
+    return f"{told}; if nobody meant that, what runs it says why (systemctl status, docker events, kubectl describe)"
 
 
 def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:

@@ -33,7 +33,6 @@ from vllm_doctor.rules.remedies.build_tools import (
 )
 from vllm_doctor.rules.remedies.missing_module import (
     another,
-    fitting,
     hides_its_import,
     left_as_none,
     missing_module,

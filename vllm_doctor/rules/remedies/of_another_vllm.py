@@ -14,7 +14,7 @@ from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.another_release import OfAnotherVllm, another_copy, release_before
-from vllm_doctor.rules.remedies.plugin_lacks import asks_more, lacks_abstract, lacks_by_name, subclass_lacks
+from vllm_doctor.rules.remedies.plugin_lacks import asks_more, lacks_abstract, lacks_by_name, of_no_vllm, subclass_lacks
 from vllm_doctor.rules.remedies.unfit_package import beside_vllm, folder, of_this_vllm
 from vllm_doctor.rules.say import environment, thing, upgrade_to
 
@@ -88,7 +88,9 @@ def _member(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm | 
         return None
     if not _of_vllm_itself(fault):
         found = _answer(case, what, api.span("members", owner, name, case.version))
-        return found or (_of_v0(case, root, what) if api.has("v0", owner, name, case.version) else None)
+        of_v0 = _of_v0(case, root, what) if api.has("v0", owner, name, case.version) else None
+        # of a configuration, a tokenizer or a processor it is Transformers that lacks it
+        return found or of_v0 or (None if says(owner, "class-of-transformers") else of_no_vllm(root, owner, name))
     if root.frames[-1].function == _BY_NAME and api.is_class(owner):
         return lacks_by_name(root, owner, name)
     who = beside_vllm(root)
@@ -115,9 +117,10 @@ def _argument(case: Case, fault: Fault, owner: str, name: str) -> OfAnotherVllm 
     what = f"{owner.removesuffix('.__init__')}({name}=…)"
     record = owner.removesuffix(".__init__") if owner.endswith(".__init__") else None
     found = api.span("arguments", owner, name, case.version)
-    if not _of_vllm_itself(fault):
-        return _answer(case, what, found)
     root = fault.crash.root if fault.crash is not None else None
+    if not _of_vllm_itself(fault):
+        answer = _answer(case, what, found)
+        return answer or (of_no_vllm(root, record, name) if root is not None and record is not None else None)
     if root is None or case.version is None or says(root.frames[-1].code, "makes-engine-arguments"):
         return None  # LLM(…) hands on what a program gives it
     cls, _, method = owner.partition(".")

@@ -7,6 +7,7 @@ since which release it does (knowledge/api).
 from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.api import Came
 from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.log.match import says
 from vllm_doctor.log.traceback import Link
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -50,19 +51,31 @@ def subclass_lacks(case: Case, who: str | None, owner: str, what: str, came: Cam
     """A plugin's class lacks what vLLM asks of it."""
     if came is None:
         return None
-    newer = of_this_vllm(who) if who is not None else _package_of(owner)
+    why = "its class was written for an older vLLM: take the release of the package that has the class for this vLLM"
+    newer = of_this_vllm(who) if who is not None else _package_of(owner, why)
     title = f"{owner} lacks {what}, which vLLM has since {came.since}"
     return OfAnotherVllm(title, (newer, release_before(case, came)))
 
 
-def _package_of(owner: str) -> Change:
+def of_no_vllm(root: Link, owner: str, name: str) -> OfAnotherVllm | None:
+    """Two parts of a program are of different releases: a class that is not vLLM's, where no call tells whose it is."""
+    if root.frames or api.is_class(owner) or not says(owner, "name-of-a-class"):
+        return None
+    why = (
+        "the class and the code that uses it are of different releases: the command names the package, or the "
+        "checkout, that has the class; install the one that its caller was written for"
+    )
+    return OfAnotherVllm(f"{owner} has no {name}", (_package_of(owner, why),))
+
+
+def _package_of(owner: str, why: str) -> Change:
     """The release of whatever package has the class: a search names it."""
     folder_of_packages = "$(python -c 'import site; print(site.getsitepackages()[0])')"
     return thing(
         ChangeKind.PACKAGE,
         "foreign-package",
         Direction.UPGRADE,
-        "its class was written for an older vLLM: take the release of the package that has the class for this vLLM",
+        why,
         to=f"the package that has {owner}",
         command=f'grep -rln "class {owner}" "{folder_of_packages}" --include=*.py',
     )
