@@ -176,3 +176,23 @@ def test_a_variable_that_has_the_first_of_two_values_is_set_to_the_other() -> No
     )
     change = diagnosed(said).findings[0].changes[0]
     assert (change.name, change.after) == ("VLLM_USE_V1", 1)
+
+
+UCX = (
+    "[1746690477.974497] [host7:611  :0]     ucp_context.c:1268 UCX  WARN  transports 'cuda_ipc','cuda_copy' are not "
+    "available, please use one or more of: posix, self, tcp\n"
+)
+NIXL = (
+    "ERROR 05-08 00:47:57 [core.py:396] Traceback (most recent call last):\n"
+    'ERROR 05-08 00:47:57 [core.py:396]   File "/opt/v/lib/python3.12/site-packages/nixl/_api.py", line 234, in '
+    "register_memory\n"
+    "ERROR 05-08 00:47:57 [core.py:396]     self.agent.registerMem(descs, handles)\n"
+    "ERROR 05-08 00:47:57 [core.py:396] nixl._bindings.nixlBackendError: NIXL_ERR_BACKEND\n"
+)
+
+
+def test_what_ucx_logged_above_nixls_exception_is_its_reason() -> None:
+    told, bare = (diagnosed(text).findings[0] for text in (UCX + NIXL, NIXL))
+    assert told.title == "UCX, over which NIXL sends, has no transport for GPU memory"
+    assert [c.name for c in told.changes if c.name in {"nixl", "UCX_TLS"}] == ["nixl"]
+    assert [c.name for c in bare.changes if c.name in {"nixl", "UCX_TLS"}] == ["UCX_TLS"]

@@ -14,7 +14,9 @@ from vllm_doctor.rules.outcome import NotHere, Unseen
 
 # What a message that begins below its exception's own line adds to that line.
 _SAID = 300
-_ABOVE, _OF_CANN = 400, 40
+_ABOVE, _LOGGED = 400, 40
+# Libraries whose exception has but a number or a class, and that log the reason in lines above it.
+_LOGS = {"of-an-npu": ("cann-log", "npu-warned"), "of-nixl": ("ucx-log",)}
 
 
 def named(case: Case, *ids: str) -> Fault | NotHere | Unseen:
@@ -62,14 +64,13 @@ def severity(case: Case, fault: Fault) -> Severity:
 def text(case: Case, fault: Fault) -> str:
     """The fault's lines as one text (bounded), with the words of CUDA's errors that are only named.
 
-    Behind them stands what CANN logged of it before: torch_npu's exception has but the number of its error.
+    Behind them stands what a library logged of it before: CANN for torch_npu's exception, UCX for NIXL's.
     """
     run = case.run
     if run is None:
         return ""
     said = worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))
-    if not says(said, "of-an-npu"):
-        return said
-    logged = (*run.all("cann-log"), *run.all("npu-warned"))
-    above = [hit.index for hit in logged if fault.index - _ABOVE <= hit.index < fault.index]
-    return "\n".join((said, *(run.lines[i].text for i in above[:_OF_CANN])))
+    logs = [log for of, own in _LOGS.items() if says(said, of) for log in own]
+    logged = (hit.index for log in logs for hit in run.all(log))
+    above = [index for index in logged if fault.index - _ABOVE <= index < fault.index]
+    return "\n".join((said, *(run.lines[i].text for i in above[:_LOGGED])))
