@@ -99,3 +99,39 @@ def test_adapters_find_nothing_in_experts_that_give_them_no_scales_or_no_kernel(
 def test_methods_that_hand_a_layer_on_to_each_other_are_followed_once():
     body = "return Two.from_config(1).get_quant_method(layer, prefix) or Of(self)"
     assert unadapted(SCALES, body=body) == (True, True)
+
+
+BALANCED = """
+    class FusedMoEMethodBase:
+        @property
+        def supports_eplb(self):
+            return False
+    class Of(FusedMoEMethodBase):
+        {own}
+"""
+SAYS = "def supports_eplb(self):\n            return {}"
+
+
+@pytest.mark.parametrize(
+    ("own", "body", "told"),
+    [
+        ("pass", "return Of(self) if isinstance(layer, FusedMoE) else None", True),
+        (SAYS.format("True"), "return Of(self) if isinstance(layer, FusedMoE) else None", False),
+        (SAYS.format("self.kernel.balances"), "return Of(self) if isinstance(layer, FusedMoE) else None", False),
+        (SAYS.format("False"), "return Of(self) if isinstance(layer, FusedMoE) else None", True),
+        ("pass", "return strange(layer)", False),  # nobody knows
+        ("pass", "assert issubclass(self.cls, FusedMoEMethodBase)\n        return self.cls(layer.config)", False),
+    ],
+)
+def test_experts_are_balanced_by_methods_that_say_so(own, body, told):
+    files = {
+        f"{FOLDER}/fused_moe/layer.py": "",
+        f"{FOLDER}/fused_moe/method.py": dedent(BALANCED.format(own=own)),
+        f"{FOLDER}/quantization/one.py": f"class One:\n    def get_quant_method(self, of, name):\n        {body}\n",
+    }
+    assert Layered(Wheel("vllm", "0.12.0", files, {})).no_balanced_experts("One") is told
+
+
+def test_of_a_release_that_asks_no_method_nothing_is_said():
+    files = {f"{FOLDER}/quantization/one.py": "class One:\n    def get_quant_method(self, of, name): return Of(1)\n"}
+    assert not Layered(Wheel("vllm", "0.10.0", files, {})).no_balanced_experts("One")

@@ -125,6 +125,57 @@ def test_a_tower_is_made_where_it_is_marked_and_whole_where_the_launch_says_so()
     ]
 
 
+VISUAL = """
+    from vllm.model_executor.layers.linear import RowParallelLinear
+    class AForCausalLM(nn.Module):
+        def __init__(self, *, vllm_config, prefix=""):
+            config = vllm_config.model_config.hf_config
+            multimodal_config = vllm_config.model_config.multimodal_config
+            {made}
+"""
+HEADS = ["self.heads = dist_utils.divide(config.num_heads, get_tensor_model_parallel_world_size())"]
+SPLIT = "(not config['vision_config']['num_heads'] % tp == 0)"
+
+
+@pytest.mark.parametrize(
+    ("made", "test"),
+    [
+        # Before towers were marked, a limit of nothing left one out.
+        (
+            (
+                "if multimodal_config.get_limit_per_prompt('image') "
+                "or multimodal_config.get_limit_per_prompt('video'): "
+                "self.visual = ALayer(config.vision_config, prefix)"
+            ),
+            f"tower and {SPLIT}",
+        ),
+        (
+            "self.visual = ALayer(config.vision_config if multimodal_config is not None else None, prefix)",
+            SPLIT.removeprefix("(").removesuffix(")"),
+        ),
+        (
+            "self.visual = ALayer(deepcopy(config).vision_config, prefix)",
+            SPLIT.removeprefix("(").removesuffix(")"),
+        ),
+        (
+            "self.visual = ALayer(**{'config': config.vision_config, 'prefix': prefix})",
+            SPLIT.removeprefix("(").removesuffix(")"),
+        ),
+        (
+            "if isinstance(config.vision_config, CLIPVisionConfig): self.visual = ALayer(config.vision_config, prefix)",
+            f"config['vision_config']['model_type'] == 'clip_vision_model' and {SPLIT}",
+        ),
+    ],
+)
+def test_a_tower_is_followed_through_what_a_model_asks_before_it_makes_one(made, test):
+    assert list(asked(*HEADS, head=VISUAL.format(made=made))) == [test]
+
+
+def test_what_stands_behind_a_line_that_may_have_raised_is_asked_all_the_same():
+    lines = ["if self.backend() not in KNOWN:", "    raise RuntimeError('another backend')", *HEADS]
+    assert list(asked(*lines)) == ["not text['num_heads'] % tp == 0"]
+
+
 @pytest.mark.parametrize(
     ("test", "holds"),
     [("(not False)", True), ("(None is None)", True), ("(not ('' or None))", True), ("(1 == 2)", False), ("tp", None)],

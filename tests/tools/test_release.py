@@ -493,6 +493,29 @@ else:
             "WholeForCausalLM": "packed_modules_mapping",
         }
 
+    def test_a_class_that_stands_on_the_interface_of_experts_hands_them_over(self, tmp_path: Path) -> None:
+        models = "vllm/model_executor/models"
+        own = "from typing import Protocol\nclass MixtureOfExperts(Protocol):\n    num_moe_layers: int\n"
+        lora = "class SupportsLoRA(Protocol):\n    supports_lora: ClassVar[Literal[True]] = True\n"
+        head = "from .interfaces import MixtureOfExperts, SupportsLoRA\n"
+        more = {
+            f"{models}/interfaces.py": own + lora,
+            f"{models}/registry.py": (
+                '_MODELS = {"AForCausalLM": ("a", "A"), "BForCausalLM": ("b", "B"), "CForCausalLM": ("a", "C")}\n'
+            ),
+            f"{models}/a.py": (
+                f"{head}class A(nn.Module, MixtureOfExperts): ...\nclass C(nn.Module, SupportsLoRA): ...\n"
+            ),
+            f"{models}/b.py": "from .a import A\nclass B(A): ...\n",
+        }
+        said = traits.read(read_wheel(wheel(tmp_path, more=more)))
+        names = [name for name, has in said.items() if "balanced_experts" in has]
+        assert names == ["*", "AForCausalLM", "BForCausalLM"]
+        more[f"{models}/interfaces.py"] = f"from typing import Protocol\n{lora}"
+        more[f"{models}/a.py"] = "from .interfaces import SupportsLoRA\nclass A(SupportsLoRA): ...\nclass C(A): ...\n"
+        said = traits.read(read_wheel(wheel(tmp_path, more=more)))
+        assert not any("balanced_experts" in has for has in said.values())
+
     def test_a_model_that_runs_the_layers_of_other_stages_has_no_stages(self, tmp_path: Path) -> None:
         models = "vllm/model_executor/models"
         for over, told in (

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from releases import backends, constructors
 from releases.assigned import assigned
+from releases.expert_kernels import ExpertKernels
 from releases.wheel import Wheel
 
 # Where each stands, in any release: a class's fields, an enumeration's members, a type's literals.
@@ -77,15 +78,31 @@ def _found(module: ast.Module) -> Iterator[tuple[str, str, object]]:
 
 def _by_format(wheel: Wheel) -> Iterator[tuple[str, dict[str, object]]]:
     """Format of experts → the names of --moe-backend that its `map_fp8_backend` and the like take; of any other they
-    raise. A name that the choice leaves to itself (`runner_backend not in ["auto", "humming"]`) is among them."""
+    raise. A name that the choice leaves to itself (`runner_backend not in ["auto", "humming"]`) is among them. And what
+    the kernels of a name ask of the card and of the experts, where they ask something."""
+    kernels = ExpertKernels(wheel)
     for path in wheel.paths(rf"{_ORACLES}/({'|'.join(_FORMATS)})\.py"):
         form = path.rpartition("/")[2].removesuffix(".py")
-        for node in wheel.tree(path).body:
-            if isinstance(node, ast.FunctionDef) and node.name == f"map_{_FORMATS[form]}_backend":
-                tables = [value for _, value in assigned(node.body) if isinstance(value, ast.Dict)]
-                names = {key.value for table in tables for key in table.keys if isinstance(key, ast.Constant)}
-                if len(tables) == 1 and len(names) == len(tables[0].keys) and isinstance(node.body[-1], ast.Raise):
-                    yield form, {"names": sorted({*map(str, names), *_left(wheel.tree(path))})}
+        module, source = wheel.tree(path), wheel.files[path]
+        mapped = _mapped(module, f"map_{_FORMATS[form]}_backend")
+        asked = kernels.on(module, source, mapped)
+        if mapped:
+            yield form, {"names": sorted({*mapped, *_left(module)})} | ({"on": asked} if asked else {})
+        elif asked:
+            yield form, {"on": asked}
+
+
+def _mapped(module: ast.Module, function: str) -> dict[str, str]:
+    """Name of --moe-backend → the member of the enumeration it stands for, of a function that raises for others."""
+    for node in module.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function:
+            tables = [value for _, value in assigned(node.body) if isinstance(value, ast.Dict)]
+            if len(tables) == 1 and isinstance(node.body[-1], ast.Raise):
+                pairs = zip(tables[0].keys, tables[0].values, strict=True)
+                named = ((k.value, v) for k, v in pairs if isinstance(k, ast.Constant))
+                made = {str(k): ast.unparse(v).rpartition(".")[2] for k, v in named}
+                return made if len(made) == len(tables[0].keys) else {}
+    return {}
 
 
 def _left(module: ast.Module) -> Iterator[str]:

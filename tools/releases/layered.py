@@ -26,6 +26,7 @@ _DEPTH = 6
 _TESTS = frozenset({"isinstance", "getattr", "hasattr", "type"})
 _WRAPPER = "vllm/lora/layers/fused_moe.py"
 _SCALES, _KERNEL = "get_fused_moe_quant_config", "select_gemm_impl"
+_BALANCES = "supports_eplb"
 _OWN_KERNEL = re.compile(r"quant_method\.(moe_mk|moe_kernel)\b")
 _OF_METHODS = r"vllm/model_executor/layers/(quantization|fused_moe)/.*\.py"
 _BASE, _PLAIN = "FusedMoEMethodBase", "UnquantizedFusedMoEMethod"
@@ -59,6 +60,22 @@ class Layered:
             return False  # said already
         made = self._experts(name, _CHOOSES, frozenset())
         return bool(self.wrapped and made) and not any(self._adapted(one) for one in made or ())
+
+    def no_balanced_experts(self, name: str) -> bool:
+        """Is it sure that no experts of a method are balanced over ranks (--enable-eplb)? From 0.11.1 on each class
+        says it itself; experts assert it where they are made."""
+        made = self._experts(name, _CHOOSES, frozenset())
+        told = bool(self.of_layers.get(_BASE)) and _BALANCES in self._told(_BASE)
+        return bool(told and made) and not any(one == _BASE or self._balanced(one) for one in made or ())
+
+    def _told(self, name: str) -> dict[str, ast.FunctionDef]:
+        """The functions of a class and of those before it, each as the nearest has it."""
+        line = [self.of_layers[one] for one in self._line(name)]
+        return {f.name: f for node in reversed(line) for f in node.body if isinstance(f, ast.FunctionDef)}
+
+    def _balanced(self, name: str) -> bool:
+        """May a class of experts say that it is balanced?"""
+        return _first(self._told(name)[_BALANCES]) != "return False"
 
     def _experts(self, owner: str, function: str, seen: frozenset[tuple[str, str]]) -> frozenset[str] | None:
         """The classes of experts that a function may choose among; None where it cannot be followed. Methods hand a
@@ -98,8 +115,7 @@ class Layered:
 
     def _adapted(self, name: str) -> bool:
         """Does a class of experts give an adapter what it asks for?"""
-        line = [self.of_layers[one] for one in self._line(name)]
-        told = {f.name: f for node in reversed(line) for f in node.body if isinstance(f, ast.FunctionDef)}
+        line, told = [self.of_layers[one] for one in self._line(name)], self._told(name)
         if f".{_KERNEL}(" not in self.wrapped:
             scales = told.get(_SCALES)
             return scales is None or _first(scales) != "return None"

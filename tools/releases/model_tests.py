@@ -51,6 +51,7 @@ _REWRITTEN = frozenset(
 # What `__init__` is given, by the name of its parameter (before and since 0.6.4).
 _GIVEN = {"vllm_config": "vllm:config", "config": "config", "quant_config": "quant", "lora_config": "lora"}
 _PARTS = {"model_config": "model", "parallel_config": "parallel"}
+_OF_CONFIG = frozenset({"vllm", "model", "parallel", "multimodal"})
 _WHOLE = "('data' if whole else 'weights')"
 _ANSWERS = {
     ("vllm", "quant_config"): "quant",
@@ -68,6 +69,13 @@ _PLATFORM = {"is_cuda": "True", "is_cuda_alike": "True"} | dict.fromkeys(
 # Of the group of stages: one is the first, and one the last, of some rank's.
 _STAGES = {"is_first_rank": "True", "is_last_rank": "True", "world_size": "pp"}
 _NOBODY_KNOWS = {UNKNOWN, f"(not {UNKNOWN})"}
+_TOWER = "tower"
+# Transformers' classes of towers, by which LLaVA's models choose one, and the `model_type` of each.
+_TOWERS = {
+    "CLIPVisionConfig": "clip_vision_model",
+    "PixtralVisionConfig": "pixtral",
+    "SiglipVisionConfig": "siglip_vision_model",
+}
 _CLASS = "class__"  # a class that a name holds, by its number
 _DEPTH = 24
 
@@ -170,6 +178,18 @@ class ModelTests(Checkpoints):
                 self.owners.pop()
                 return
 
+    def test(self, node: ast.expr, state: State, line: ast.stmt) -> str:
+        """As `Executed.test`; a part of the configuration is there."""
+        match node:
+            case ast.Name() | ast.Attribute() if _is_part(self.value(node, state, line)):
+                return "True"
+            case ast.Compare(left=of, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(value=None)]) if (
+                _is_part(self.value(of, state, line))
+            ):
+                return str(isinstance(op, ast.IsNot))
+            case _:
+                return super().test(node, state, line)
+
     def value(self, node: ast.expr, state: State, line: ast.stmt | None = None) -> str:  # noqa: PLR0912
         """As `Executed.value`, with what a model asks of the configuration."""
         at = line if line is not None else ast.Pass()
@@ -199,6 +219,8 @@ class ModelTests(Checkpoints):
                     alone = {one.target.id: held} if isinstance(one.target, ast.Name) else names
                     self.value(each, _with(state, alone), line)
                 return UNKNOWN
+            case ast.BoolOp(op=ast.Or(), values=parts) if {self.value(part, state, line) for part in parts} == {_TOWER}:
+                return _TOWER
             case ast.BoolOp(op=op, values=[first, *others]) if (
                 met := truth(held := self.value(first, state, line))
             ) is not None:
@@ -216,6 +238,13 @@ class ModelTests(Checkpoints):
                 told = _field(held, attr)
                 if told is not None or held != UNKNOWN:
                     return told or UNKNOWN
+            case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
+                pairs = zip(keys, values, strict=True)
+                return f"{{{', '.join(f'{ast.unparse(k)}: {self.value(v, state, line)}' for k, v in pairs if k)}}}"
+            case ast.Subscript(value=of, slice=ast.Constant(value=str() as key)) if (
+                entries := _spread([self.value(of, state, line)])
+            ):
+                return entries.get(key, UNKNOWN)
             case ast.Subscript(value=of, slice=key) if not isinstance(key, ast.Constant | ast.Slice):
                 held, index = self.value(of, state, line), self.value(key, state, line)
                 return UNKNOWN if UNKNOWN in {held, index} else f"{held}[{index}]"
@@ -224,7 +253,8 @@ class ModelTests(Checkpoints):
         return super().value(node, state, line)
 
     def _call(self, node: ast.Call, state: State, line: ast.stmt) -> str:  # noqa: PLR0912
-        if any(isinstance(arg, ast.Starred) for arg in node.args) or any(k.arg is None for k in node.keywords):
+        spread = _spread([self.value(k.value, state, line) for k in node.keywords if k.arg is None])
+        if any(isinstance(arg, ast.Starred) for arg in node.args) or spread is None:
             return UNKNOWN
         last = getattr(node.func, "attr", getattr(node.func, "id", ""))
         held = self.value(node.func, state, line) if isinstance(node.func, ast.Name | ast.Attribute) else UNKNOWN
@@ -240,6 +270,14 @@ class ModelTests(Checkpoints):
             case ast.Call(func=ast.Name(id="hasattr"), args=[of, ast.Constant(value=str() as key)]):
                 of_config = self.value(of, state, line)
                 return f"({key!r} in {of_config})" if _plain(of_config, key) else UNKNOWN
+            case ast.Call(args=[one], keywords=[]) if last == "deepcopy":
+                return self.value(one, state, line)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[of, ast.Name(id=kind)]) if kind in _TOWERS:
+                section = self.value(of, state, line)
+                return f"({section}['model_type'] == {_TOWERS[kind]!r})" if _CONFIG.fullmatch(section) else UNKNOWN
+            case ast.Call(func=ast.Attribute(value=of, attr="get_limit_per_prompt")):
+                # Before towers were marked (`_mark_tower_model`, from 0.15 on) a limit of nothing left one out.
+                return _TOWER if self.value(of, state, line).startswith("multimodal:") else UNKNOWN
             case ast.Call(func=ast.Attribute(value=of, attr="get_text_config")):
                 of_config = self.value(of, state, line)
                 return "text" if of_config == "config" else of_config
@@ -257,7 +295,7 @@ class ModelTests(Checkpoints):
             case _:
                 pass
         given = [self.value(arg, state, line) for arg in node.args]
-        keywords = {str(k.arg): self.value(k.value, state, line) for k in node.keywords}
+        keywords = {k.arg: self.value(k.value, state, line) for k in node.keywords if k.arg is not None} | spread
         match node.func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="__init__"):
                 self._above(given, keywords, state)
@@ -322,6 +360,11 @@ class ModelTests(Checkpoints):
                 met := truth(self.test(asked, state, line))
             ) is not None:
                 return self._run(body if met else other, state, result)  # type: ignore[arg-type]
+            case ast.If(body=[*_, ast.Raise()], orelse=[]):
+                # Where it raises, the start has ended: what comes behind it asks no more for what nobody knows.
+                after = super()._line(line, state, result)  # type: ignore[arg-type]
+                new = () if after is None else after.behind[len(state.behind) :]
+                return replace(after, behind=state.behind) if after is not None and set(new) <= _NOBODY_KNOWS else after
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 same = isinstance(value, ast.Tuple) and len(value.elts) == len(targets)
                 parts = value.elts if same and isinstance(value, ast.Tuple) else []
@@ -336,7 +379,7 @@ class ModelTests(Checkpoints):
                     self._run(body, after, _Nothing())  # type: ignore[arg-type]
                 return after
             case ast.With(items=items, body=body) if any("_mark_tower_model" in ast.unparse(one) for one in items):
-                after = self._run(body, state.past("tower"), result)  # type: ignore[arg-type]
+                after = self._run(body, state.past(_TOWER), result)  # type: ignore[arg-type]
                 return after if after is None else replace(after, behind=state.behind)
             case _:
                 return super()._line(line, state, result)  # type: ignore[arg-type]
@@ -362,10 +405,27 @@ def _plain(held: str, key: str) -> bool:
     return _CONFIG.fullmatch(held) is not None and key not in _REWRITTEN
 
 
+def _spread(tables: Sequence[str]) -> dict[str, str] | None:
+    """The entries of tables that are written down; None where one is no such table."""
+    made: dict[str, str] = {}
+    for held in tables:
+        tree = ast.parse(held, mode="eval").body if held.startswith("{") else None
+        if not isinstance(tree, ast.Dict):
+            return None
+        pairs = zip(tree.keys, tree.values, strict=True)
+        made |= {str(k.value): ast.unparse(v) for k, v in pairs if isinstance(k, ast.Constant)}
+    return made
+
+
+def _is_part(held: str) -> bool:
+    """Is it the whole configuration, or one of its parts that each model has?"""
+    return held.partition(":")[0] in _OF_CONFIG and ":" in held
+
+
 def _field(held: str, attr: str) -> str | None:
     """A field of something of the configuration; None for a field of anything else."""
     part, _, config = held.partition(":")
-    if config and part in {"vllm", "model", "parallel", "multimodal"}:
+    if config and part in _OF_CONFIG:
         match attr:
             case "hf_config":
                 return config

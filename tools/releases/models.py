@@ -81,6 +81,8 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
             made[method]["no_experts"] = True
         elif layered.no_adapted_experts(cls):
             made[method]["no_adapted_experts"] = True
+        if layered.no_balanced_experts(cls):
+            made[method]["no_balanced_experts"] = True
     algorithms = _algorithms(wheel)
     if algorithms and "modelopt" in made:
         made["modelopt"]["algorithms"] = algorithms

@@ -19,6 +19,7 @@ from releases.wheel import Wheel
 from vllm_doctor.knowledge.traits import EVERY
 
 _MODELS = "vllm.model_executor.models"
+_PATH = _MODELS.replace(".", "/")
 _INTERFACES = ("interfaces", "interfaces_base")
 # What a start is refused for (plan/launch/traits.py), and whether a rank may hold the vision tower whole
 # (plan/launch/towers.py). An interface's other flags choose kernels, caches or an engine, or open endpoints.
@@ -34,6 +35,8 @@ _STAGES = "supports_pp"
 # What is read from the whole of a module: the loader of bitsandbytes asks the model and each module in it for a map of
 # its experts (model_loader/bitsandbytes_loader.py), and stores those of fused layers alone.
 _MAPS, _FUSED = "get_expert_mapping", "fused_experts"
+# An interface without a flag: who stands on it hands its experts to what balances them (--enable-eplb, from 0.9.2).
+_BALANCED, _HANDS_OVER = "balanced_experts", "MixtureOfExperts"
 # Experts of plain layers whose weights the model itself puts into one tensor, by a name that quantized layers lack.
 _JOINED, _JOINS = "joined_experts", "def pack_params"
 _FUSED_LAYERS = frozenset({"FusedMoE", "SharedFusedMoE"})
@@ -59,6 +62,7 @@ class Traits:
     def __init__(self, wheel: Wheel) -> None:
         self.wheel = wheel
         self.flags = frozenset(self._of_interfaces()) & _FLAGS
+        self.balances = any(f"class {_HANDS_OVER}(" in wheel.files.get(f"{_PATH}/{n}.py", "") for n in _INTERFACES)
         self.before: dict[str, str] = {}
         for said in () if self.flags else (_BEFORE, _FIRST):
             if not self.before and any(word in text for word in said for text in wheel.files.values()):
@@ -130,7 +134,7 @@ class Traits:
                 raise LostError(ast.unparse(base))
 
     def _own(self, node: ast.ClassDef) -> dict[str, bool]:
-        made: dict[str, bool] = {}
+        made: dict[str, bool] = {_BALANCED: True} if node.name == _HANDS_OVER else {}
         for line in node.body:
             if isinstance(line, ast.FunctionDef) and line.name in _PRESENT | self.flags:
                 made[line.name] = True
@@ -255,6 +259,7 @@ def read(wheel: Wheel) -> dict[str, str]:
     listed = _with_stages(wheel)
     stacks = _STACKED in wheel.files.get(_LOADER, "")
     asked = (_PRESENT if stacks else _PRESENT - {_STACKED}) | {_MAPS, _FUSED}
+    asked |= {_BALANCED} if traits.balances else set()
     known = traits.flags | asked | (frozenset({_STAGES}) if listed is not None else frozenset())
     made = {EVERY: " ".join(sorted(known))}
     for name, (module, cls) in served(wheel).items():
