@@ -3,7 +3,7 @@
 import pytest
 
 from tests.plan.models import LLAMA_8B
-from tests.plan.test_refused import EXPERTS, settings
+from tests.plan.test_refused import EXPERTS, refused, settings
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.plan.support import judge
 from vllm_doctor.plan.support.adapters import rows
@@ -156,3 +156,10 @@ def test_a_checkpoint_that_leaves_its_experts_out_is_not_asked():
     left_out = {**STORED["quantization_config"], "modules_to_not_convert": ["experts"]}
     a, s, gpu = settings({**STORED, "quantization_config": left_out}, "--enable-lora", "0.12.0", "H100")
     assert not [r for r in judge(a, s, gpu).refusals if r.flag == "--enable-lora"]
+
+
+@pytest.mark.parametrize("version", ["0.5.4", "0.7.3", "0.33.0"])
+def test_adapters_take_sixteen_bits(version):
+    assert "--dtype" in refused(LLAMA_8B, "--dtype float32 --enable-lora", version)
+    assert "--dtype" not in refused(LLAMA_8B, "--dtype float32", version)
+    assert "--dtype" not in refused(LLAMA_8B, "--enable-lora", version)

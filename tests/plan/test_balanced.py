@@ -6,6 +6,7 @@ from tests.plan.test_refused import settings
 from vllm_doctor.plan.launch.flags import SettingError
 from vllm_doctor.plan.prediction.predict import predict
 from vllm_doctor.plan.prediction.record import GIB
+from vllm_doctor.plan.support import judge
 
 # 8 layers of 64 experts: 3 matrices of 2048 × 1024, in 2 bytes 12 MiB each.
 EXPERTS = {
@@ -121,3 +122,34 @@ def test_a_count_that_is_none_is_refused():
 def test_copies_that_nothing_balances_are_refused_once(flags, version, told):
     s = settings(EXPERTS, f"{RANKS} {flags}", version)[1]
     assert [r.flag for r in s.refusals] == ([told] if told else [])
+
+
+PHI = {**EXPERTS, "architectures": ["PhiMoEForCausalLM"], "model_type": "phimoe"}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
+FIRST = {"VLLM_USE_V2_MODEL_RUNNER": "0"}
+# Transformers' name of a model of images whose text model alone has experts that are handed over.
+SEEN = {
+    "architectures": ["KimiVLForConditionalGeneration"],
+    "model_type": "kimi_vl",
+    "text_config": {**EXPERTS, "architectures": ["DeepseekV3ForCausalLM"]},
+    "vision_config": {"model_type": "moonvit", "hidden_size": 1152, "num_attention_heads": 16, "patch_size": 14},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "found"),
+    [
+        (PHI, "0.19.0", "balances no experts of PhiMoEForCausalLM"),
+        (EXPERTS, "0.19.0", None),
+        (PHI, "0.33.0", "balances no experts of PhiMoEForCausalLM"),
+        # Quantized experts say themselves whether they are, from 0.11.1 on.
+        ({**EXPERTS, "quantization_config": AWQ}, "0.12.0", "balances no experts in awq"),
+        ({**EXPERTS, "quantization_config": AWQ}, "0.11.0", None),
+        (SEEN, "0.21.0", "balances no experts of KimiVLForConditionalGeneration"),
+        (SEEN, "0.22.0", None),  # looks within
+    ],
+)
+def test_a_class_that_hands_over_no_experts_has_none_balanced(config, version, found):
+    a, s, gpu = settings(config, f"{RANKS} --enable-eplb", version, env=FIRST)
+    told = [r.needed for r in judge(a, s, gpu).refusals if r.flag == "--enable-eplb"]
+    assert told == ([f"no --enable-eplb: vLLM {version} {found}"] if found else [])

@@ -246,3 +246,24 @@ def test_the_v0_engine_asserts_one_vocabulary(plan, monkeypatch, words, version,
     draft = {**LLAMA_8B, "num_hidden_layers": 2, "vocab_size": LLAMA_8B["vocab_size"] + words}
     told = plan(draft, None, version).settings
     assert ([r.found for r in told.refusals] == [f"a drafter with {128256 + words} words"]) is refused
+
+
+SMALL = {**LLAMA_8B, "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2}
+
+
+@pytest.mark.parametrize(
+    ("draft", "method", "version", "flags", "told"),
+    [
+        (SMALL, "draft_model", "0.33.0", "-tp 4", "a drafter whose heads 4 ranks divide"),
+        (SMALL, "draft_model", "0.33.0", "-tp 2", None),
+        (
+            {**THIRD, "num_attention_heads": 28, "num_key_value_heads": 4}, "eagle3", "0.33.0", "-tp 8",
+            "a drafter whose heads 8 ranks divide; or draft_tensor_parallel_size 1 in it",
+        ),
+        (THIRD, "eagle3", "0.33.0", "-tp 4", None),
+    ],
+)  # fmt: skip
+def test_the_heads_of_a_drafter_divide_by_its_ranks(plan, draft, method, *, version, flags, told):
+    refused = plan(draft, method, version, flags=flags).settings.refusals
+    assert [r.needed for r in refused if r.found.endswith("attention heads")] == ([told] if told else [])
+

@@ -200,3 +200,31 @@ def test_experts_without_a_gate_are_modelopt_s_or_not_quantized(quantized, versi
 def test_experts_quantized_while_loading_are_none_of_modelopt_s():
     a, s, gpu = settings(PLAIN, "--quantization fp8", "0.13.0", "RTX PRO 6000")
     assert [r.flag for r in judge(a, s, gpu).refusals if "without a gate" in r.found] == ["--quantization"]
+
+
+FP8 = {**MOE, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
+ASKED = {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}
+
+
+@pytest.mark.parametrize(
+    ("config", "flags", "version", "card", "env", "told"),
+    [
+        (MODELOPT, "--moe-backend cutlass", "0.19.0", "H100", {}, "--moe-backend"),
+        (MODELOPT, "--moe-backend cutlass", "0.19.0", "RTX 5090", {}, None),
+        (MODELOPT, "--moe-backend marlin", "0.19.0", "H100", {}, None),
+        (FP8, "--moe-backend flashinfer_trtllm", "0.33.0", "H100", {}, "--moe-backend"),
+        (FP8, "--moe-backend flashinfer_trtllm", "0.33.0", "B200", {}, None),
+        (FP8, "--moe-backend auto", "0.33.0", "H100", {}, None),
+        # 0.15.0 has FlashInfer's kernels for 9.0 and 10.x; 0.15.1 has them for 12.x too, none for 8.x.
+        (MODELOPT, "", "0.15.0", "RTX 5090", ASKED, "VLLM_USE_FLASHINFER_MOE_FP4"),
+        (MODELOPT, "", "0.15.1", "RTX 5090", ASKED, None),
+        (MODELOPT, "", "0.23.0", "L40S", ASKED, "VLLM_USE_FLASHINFER_MOE_FP4"),
+        (MODELOPT, "", "0.24.0", "L40S", ASKED, None),  # asks for nothing any more
+        (WEIGHTS_ALONE, "", "0.15.0", "RTX 5090", ASKED, None),
+        (FP8, "", "0.15.0", "RTX 5090", ASKED, None),
+    ],
+)
+def test_a_kernel_of_experts_that_is_asked_for_must_run_on_the_card(config, flags, version, *, card, env, told):
+    a, s, gpu = settings(config, flags, version, card, env=env)
+    found = [r.flag for r in judge(a, s, gpu).refusals if r.flag in {"--moe-backend", "VLLM_USE_FLASHINFER_MOE_FP4"}]
+    assert found == ([told] if told else [])

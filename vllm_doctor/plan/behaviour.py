@@ -230,6 +230,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     raises_step_to_items: bool
     keeps_expert_buffer: bool
     balances_by_nixl: bool
+    balances_text_models: bool
     selects_by_block: bool
     marlin_takes_all_of_awq: bool
     marlin_pads_floats: bool

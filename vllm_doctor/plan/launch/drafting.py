@@ -49,7 +49,7 @@ def refused(  # noqa: PLR0917
         )
     if ranks > 1 and does.drafts_on_one_card:
         yield Refusal("--tensor-parallel-size", str(ranks), f"1: vLLM {version} drafts on one card alone")
-    yield from _ranks(flags, method, version, does, engine, ranks)
+    yield from _ranks(flags, method, version, does, engine, ranks, drafter)
     own = flags.object("speculative-config").get("model") is None
     drafts_as = _own_class(method, a, version)
     without_stages = does.drafter_has_stages and lacks(drafts_as, "supports_pp", version)
@@ -123,13 +123,26 @@ _WITHOUT_WEIGHTS = frozenset({"ngram", "[ngram]", "ngram_gpu", "suffix", "extrac
 
 
 def _ranks(  # noqa: PLR0917
-    flags: Flags, method: str, version: Version, does: Behaviour, engine: Engine, ranks: int
+    flags: Flags,
+    method: str,
+    version: Version,
+    does: Behaviour,
+    engine: Engine,
+    ranks: int,
+    drafter: Architecture | None,
 ) -> Iterator[Refusal]:
     """The ranks that a drafter is split over: one, or those of the model (config/speculative.py
     _verify_and_get_draft_tp, alike from 0.6.4 to 0.33.0); of a model of its own, V1 takes the model's alone
     (v1/spec_decode/draft_model.py _raise_if_draft_tp_mismatch, read in 0.15.1, 0.20.2 and 0.33.0)."""
     option, key = "speculative-draft-tensor-parallel-size", "draft_tensor_parallel_size"
     asked = flags.int(option, 0, 0, 4096) or flags.object("speculative-config").get(key)
+    split = asked if isinstance(asked, int) and asked else 1 if does.drafts_on_one_rank else ranks
+    if drafter is not None and drafter.heads % split:
+        # As of any model, before a weight is loaded (verify_with_parallel_config, read in 0.4.1 to 0.33.0).
+        alone = engine == "V0" or method != "draft_model"
+        instead = f"; or {key} 1 in it" if alone and split == ranks else ""
+        needed = f"a drafter whose heads {split} ranks divide{instead}"
+        yield Refusal("--speculative-config", f"a drafter with {drafter.heads} attention heads", needed)
     if not isinstance(asked, int) or not asked or method in _WITHOUT_WEIGHTS:
         return
     given = option in flags.values

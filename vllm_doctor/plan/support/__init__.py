@@ -39,7 +39,6 @@ from vllm_doctor.plan.support import (
     states,
     this_host,
     torch_build,
-    tower_heads,
     without_experts,
 )
 
@@ -71,7 +70,6 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
         *items.refusals(a, s),
         *(list(without_experts.refusals(a, s, gpu)) or bits.refusals(a, s)),
         *states.refusals(a, s, gpu),
-        *tower_heads.refusals(a, s),
         *(list(quantized.refusals(a, s)) or list(schemes.refusals(a, s, gpu)) or checkpoint_keys.refusals(a, s)),
         *shapes.refusals(a, s),
         *marlin.refusals(a, s, gpu),

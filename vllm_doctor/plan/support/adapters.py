@@ -20,7 +20,7 @@ from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Shared
-from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.support import without_experts
 from vllm_doctor.plan.terms.encoder import text_only
@@ -47,6 +47,8 @@ def rows() -> tuple[Broken, ...]:
     told = json.loads(Path(__file__).with_name("adapters.json").read_text(encoding="utf-8"))
     return tuple(msgspec.convert(told, list[Broken]))
 
+
+_ADAPTED = "no_adapted_experts"
 
 # Before these releases the largest vocabulary whose head can be adapted, and since (lora/layers.py, then
 # lora/layers/logits_processor.py create_lora_weights; read in 0.3.3, 0.4.2, 0.5.4, 0.5.5, 0.16.0 and 0.17.1).
@@ -117,7 +119,7 @@ def _experts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     if s.does.asks_map_of_adapted_experts and lacks(a.name, "get_expert_mapping", s.version):
         instead = f"no --enable-lora: {a.name} of {s.version} has no map of its experts (get_expert_mapping)"
         yield Refusal("--enable-lora", "set", f"{instead}, or vLLM 0.25")
-    elif s.does.adapts_experts and s.lora_targets is None and (method := without_experts.unadapted(a, s, gpu)):
+    elif s.does.adapts_experts and s.lora_targets is None and (method := without_experts.unable(a, s, gpu, _ADAPTED)):
         instead = f"no --enable-lora: vLLM {s.version} adapts no experts in {method}"
         yield Refusal("--enable-lora", "set", f"{instead}; or a checkpoint in another format")
 
@@ -126,6 +128,9 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     """One refusal, where adapters are asked for that end the start."""
     if not s.loras:
         return
+    if DTYPE_BYTES.get(s.dtype) == 4:  # lora/ops asserts 16 bits of what it is given, in 0.5.4 to 0.33.0
+        needed = f"float16 or bfloat16 beside --enable-lora: the kernels of adapters take no other in {s.version}"
+        yield Refusal("--dtype", s.dtype, needed)
     yield from _experts(a, s, gpu)
     yield from _vocabulary(a, s)
     yield from _rank(a, s)

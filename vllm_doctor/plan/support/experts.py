@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
 
 from vllm_doctor.knowledge.generations import BLACKWELL, RTX_BLACKWELL, THOR
 from vllm_doctor.knowledge.gpus import Card
 from vllm_doctor.knowledge.history import history
+from vllm_doctor.knowledge.traits import lacks
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.quantization import INT8_CHANNEL, NVFP4, scheme
+from vllm_doctor.plan.support.asked_facts import FactTest
 from vllm_doctor.plan.support.card import methods
+from vllm_doctor.plan.support.without_experts import unable
 from vllm_doctor.plan.terms.matrices import layer_matrices
 
 # Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
@@ -25,8 +30,9 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     four bits."""
     yield from _for_few_tokens(a, s)
     yield from _on_one_rank(a, s)
-    yield from _asked(a, s)
+    yield from _asked(a, s, gpu)
     yield from _ungated(a, s)
+    yield from _unbalanced(a, s, gpu)
     if gpu is None or gpu.capability is None or a.moe is None:
         return
     if _without_gate(a, s) and int(gpu.capability) not in _FLASHINFER:
@@ -90,21 +96,63 @@ def _kind(a: Architecture, s: Settings) -> str:
     return "int_wna16" if fmt.name in _PACKED and form.bits == 4 and form.group in _GROUPS and whole else ""
 
 
-def _asked(a: Architecture, s: Settings) -> Iterator[Refusal]:
-    """Kernels of experts that are asked for by name and that the experts' format has not (fused_moe/oracle/fp8.py
-    map_fp8_backend and its like, read from each wheel)."""
-    if a.moe is None or s.moe_backend is None or a.model_type in _OWN:
+# What asks for one of FlashInfer's kernels by a variable (to 0.23).
+_FLASHINFER_ASKED = "VLLM_USE_FLASHINFER_MOE_FP4"
+_OPTION = "--moe-backend"
+
+
+@cache
+def _tree(text: str) -> ast.expr:
+    return ast.parse(text, mode="eval").body
+
+
+def _asked(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """Kernels of experts that are asked for by name and that the experts' format has not, the card cannot run or that
+    take no experts without a gate (fused_moe/oracle/fp8.py map_fp8_backend and its like, read from each wheel)."""
+    if a.moe is None or a.model_type in _OWN:
         return
     kind = _kind(a, s)
     table = history("kernels", "moe_by_format")
-    listed = table.value(kind, s.version).get("names") if kind and table.exists(kind, s.version) else None
-    if isinstance(listed, list) and s.moe_backend not in listed:
+    record = table.value(kind, s.version) if kind and table.exists(kind, s.version) else {}
+    listed, asked = record.get("names"), record.get("on")
+    if s.moe_backend is not None and isinstance(listed, list) and s.moe_backend not in listed:
         names = ", ".join(name for name in map(str, listed) if name != "auto")
         yield Refusal(
-            "--moe-backend",
+            _OPTION,
             s.moe_backend,
             f"auto, or one of {names}: {s.version} has it not for experts {_KINDS[kind]}",
         )
+    elif isinstance(asked, Mapping) and gpu is not None and gpu.capability is not None and gpu.backend == "CUDA":
+        flag, value = _by_name(a, s, kind)
+        test = asked.get(value if flag == _OPTION else flag)
+        facts = {"capability": gpu.capability, "major": int(gpu.capability), "gated": a.gated_mlp}
+        if test is not None and FactTest(facts).value(_tree(str(test))) is False:
+            gate = FactTest({**facts, "gated": True}).value(_tree(str(test))) is not False
+            what = "without a gate" if gate else f"{_KINDS[kind]} on compute capability {gpu.capability}"
+            instead = "auto" if flag == _OPTION else "unset"
+            yield Refusal(flag, value, f"{instead}: what it asks for runs no experts {what} in {s.version}")
+
+
+def _by_name(a: Architecture, s: Settings, kind: str) -> tuple[str, str]:
+    """What asks for a kernel of experts, and its value; two empty texts where nothing does."""
+    if s.moe_backend not in {None, "auto"}:
+        return _OPTION, str(s.moe_backend)
+    four = kind == NVFP4.name and _in_four_bits(a)
+    return (_FLASHINFER_ASKED, "1") if s.flashinfer_experts and four else ("", "")
+
+
+def _unbalanced(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
+    """Experts that nothing balances: their method says no where they are made (fused_moe/layer.py), or the first model
+    runner asserts, in the step that it profiles, that the class hands its experts over (models/interfaces.py
+    MixtureOfExperts; v1/worker/gpu_model_runner.py eplb_step)."""
+    if not s.balances or s.engine != "V1":
+        return
+    method = unable(a, s, gpu, "no_balanced_experts")
+    inner = a.vision is not None and s.does.balances_text_models
+    alone = not s.v2_runner and not inner and lacks(a.name, "balanced_experts", s.version)
+    if method is not None or alone:
+        what = f"experts of {a.name}" if method is None else f"experts in {method}"
+        yield Refusal("--enable-eplb", "set", f"no --enable-eplb: vLLM {s.version} balances no {what}")
 
 
 # Classes whose router has a bias and no groups, with the scores of DeepSeek's (models/minimax_m2.py of 0.16.0; the

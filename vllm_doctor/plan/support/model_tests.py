@@ -18,6 +18,7 @@ from vllm_doctor.knowledge.parser.combinations import UNKNOWN, UnknownValue
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
 from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.towers import may_be_whole
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.describe import text_section
@@ -91,10 +92,12 @@ class _Ask(KeyTest):
 
 def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
     """One refusal for each option, and one for each key of config.json, of the first test of it that holds."""
-    if a.config is None or s.gguf is not None or s.config_elsewhere or (gpu is not None and gpu.backend != "CUDA"):
+    if a.config is None or s.gguf is not None or s.config_elsewhere:
         return
     told: set[str] = set()
     for test in _met(a, s, gpu, s.version):
+        if gpu is not None and gpu.backend != "CUDA" and not _heads_of_a_tower(test.text):
+            continue  # read for CUDA alone
         refusal = _refusal(test, a, s, gpu)
         if refusal.flag not in told:
             told.add(refusal.flag)
@@ -156,7 +159,7 @@ def _parts(text: str) -> tuple[list[ast.expr], list[ast.expr]]:
     return [part for part in parts if part not in layered], layered
 
 
-def _asks(tree: ast.expr, name: str) -> bool:
+def _asks(tree: ast.AST, name: str) -> bool:
     return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
@@ -171,6 +174,8 @@ def _refusal(test: ModelTest, a: Architecture, s: Settings, gpu: Card | None) ->
         such = f", such as {', '.join(map(str, sizes[-3:]))}" if sizes else ""
         divided = _divided(part, ask)
         wanted = f"a divisor of {divided}{such}" if divided else f"another size{such}"
+        if _asks(ast.parse(test.text), "whole") and not s.parallel.whole_tower and may_be_whole(a, s.version):
+            wanted += "; or --mm-encoder-tp-mode data, which keeps the tower whole on each rank"
         return Refusal(_OPTIONS[_RANKS], str(s.parallel.tp), f"{wanted}: {by} ends with “{test.says}”")
     releases = beginning("model_tests", "model_tests", f"{a.name}: ").releases
     later = (release for release in releases if release > s.version and _tests(a.name, release))
@@ -189,6 +194,17 @@ def _refusal(test: ModelTest, a: Architecture, s: Settings, gpu: Card | None) ->
 def _last(tree: ast.expr) -> ast.expr:
     """What decides a test: the last of its parts, behind those that only lead there."""
     return _last(tree.values[-1]) if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And) else tree
+
+
+@cache
+def _heads_of_a_tower(text: str) -> bool:
+    """Are these heads that the ranks must divide on any card?"""
+    tree = ast.parse(text, mode="eval").body
+    named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    keys = [_path(node) for node in ast.walk(_last(tree))]
+    return named <= {"config", "tower", _RANKS, "whole"} and any(
+        key[0] == "vision_config" and key[-1].endswith("heads") for key in keys if len(key) > 1
+    )
 
 
 def _divided(part: ast.expr, ask: KeyTest) -> str:

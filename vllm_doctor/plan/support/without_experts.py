@@ -37,14 +37,15 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         yield Refusal(flag, name, f"another method: {name} of {s.version} has nothing for the experts of {a.name}")
 
 
-def unadapted(a: Architecture, s: Settings, gpu: Card | None) -> str | None:
-    """The method whose experts an adapter could not wrap, whichever the release may take the checkpoint by
-    (history/models.json `no_adapted_experts`); None where one gives a kernel, or experts are left out of it."""
+def unable(a: Architecture, s: Settings, gpu: Card | None, to: str) -> str | None:
+    """The method whose experts a release cannot adapt or balance, whichever it may take the checkpoint by (`to` is
+    `no_adapted_experts` or `no_balanced_experts` of history/models.json); None where one can, or experts are left out
+    of it."""
     told = a.quantization.values if a.quantization is not None and s.quantization is None else {}
     if "expert" in json.dumps(told):
         return None
     able = _able(a, s, gpu)
-    return list(able)[-1] if able and all(one.get("no_adapted_experts") for one in able.values()) else None
+    return list(able)[-1] if able and all(one.get(to) for one in able.values()) else None
 
 
 def _asked(a: Architecture, s: Settings) -> Sequence[str]:
