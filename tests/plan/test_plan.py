@@ -44,6 +44,16 @@ def plan(config, flags="", *, gpu="H100", gpus=1, version="0.19.0", measured=Non
     )
 
 
+def test_of_a_release_that_nobody_read_the_figures_are_told_and_no_verdict(model):
+    newer, mended = (plan(model(LLAMA_8B), version=version) for version in ("0.99.0", "0.33.9"))
+    told = "is newer than 0.33.0, the newest release that was read; planned as that one"
+    assert newer.predict().outcome == "unknown"
+    assert newer.predict().settings.doubts == (f"vLLM 0.99.0 {told}",)
+    assert newer.predict().available_kv_gib == mended.predict().available_kv_gib
+    assert mended.predict().outcome == "ok"  # a release that mends one that was read
+    assert f"vLLM 0.33.9 {told}" in mended.notes
+
+
 def test_a_logged_start_lies_in_the_range(model):
     # llm-d-planner pull 205: llama-3.1-8b, H100 80GB HBM3, 0.19.0, utilization 0.95: 14.99 / 0.25 / 1.89 / 58.11 GiB.
     p = plan(model(LLAMA_8B), "--gpu-memory-utilization 0.95 --max-model-len 8192").predict()

@@ -300,14 +300,15 @@ class _Reading:
         elif fact is None and name not in table.names(self.version):
             if complete(self.version) and name not in {"help", "config"}:
                 near = self._near(name, 0.6)
-                self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{near}", Why.UNKNOWN)
+                self.refuse(f"--{name}", "a name of no flag", f"a flag that vLLM {self.version} has{near}", Why.UNKNOWN)
             else:
                 self.unknown.append(name)
             return
         elif fact is not None and fact.exists is False:
             hint = f" (it was there from {fact.first} to {fact.last}{'; ' + fact.note if fact.note else ''})"
             near = self._near(name, 0.75)
-            self.refuse(f"--{name}", "a flag", f"a flag that vLLM {self.version} has{hint}{near}", Why.GONE)
+            needed = f"a flag that vLLM {self.version} has{hint}{near}"
+            self.refuse(f"--{name}", "a flag of other releases", needed, Why.GONE)
             return
         if isinstance(value, str):
             said = parser.value_complaint(name, value, self.version, self._own)

@@ -66,7 +66,7 @@ def stages(
     s = replace(
         s,
         refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals),
-        doubts=told.doubts,
+        doubts=(*s.doubts, *told.doubts),
         depends=told.depends,
     )
     return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in _asked_stages(a, s.parallel)]

@@ -85,12 +85,14 @@ class Planner(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     history: History = msgspec.field(default_factory=History)
     draft: Architecture | None = None  # of a drafter that is a separate model
+    unread: tuple[str, ...] = ()  # what nobody knows of the release, each in a sentence
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""
         flags = {k: v for k, v in {**self.line.flags, **(changes or {})}.items() if v is not None}
         line = replace(self.line, flags=flags)
-        return resolve(line, self.version, self.arch, self.gpu, self.total_gib, self.gpus, self.draft)
+        s = resolve(line, self.version, self.arch, self.gpu, self.total_gib, self.gpus, self.draft)
+        return replace(s, doubts=self.unread) if self.unread else s
 
     def predict(self, changes: dict[str, str | bool | None] | None = None) -> Prediction:
         """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
@@ -318,10 +320,11 @@ def planner(q: Question) -> Planner:
     arch = describe(_overridden(read_config(Path(q.config)), line))
     arch = with_largest_image(arch, Path(q.config), line.model)
     notes = [*q.assumed, *arch.doubts]
-    if version > newest_known():
-        notes.append(
-            f"vLLM {version} is newer than {newest_known()}, the newest release that was read; planned as that one"
-        )
+    newest, unread = newest_known(), list[str]()
+    if version > newest:
+        told = f"vLLM {version} is newer than {newest}, the newest release that was read; planned as that one"
+        # What mends a release changes no more than a note is worth; another one may refuse what this one takes.
+        (notes if version.release[:2] == newest.release[:2] else unread).append(told)
     elif version < sampled()[0]:
         notes.append(
             f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
@@ -343,4 +346,4 @@ def planner(q: Question) -> Planner:
             f"quantization {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
             "gives the exact size"
         )
-    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes), draft=draft)
+    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes), draft=draft, unread=tuple(unread))
