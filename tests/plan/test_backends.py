@@ -163,7 +163,7 @@ INT8 = packed(
         (FP8, "deep_gemm", "0.33.0", True),
         (FP8, "flashinfer-cutlass", "0.33.0", True),  # as vLLM reads it
         (FP8, "FLASHINFER_CUTEDSL", "0.33.0", False),
-        (NVFP4, "flashinfer_cutedsl", "0.33.0", True),
+        (NVFP4, "flashinfer_cutlass", "0.33.0", True),
         (NVFP4, "triton", "0.33.0", False),
         (None, "triton", "0.33.0", True),
         (None, "cutlass", "0.33.0", False),

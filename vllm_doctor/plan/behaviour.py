@@ -229,8 +229,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     keeps_items_whole: bool
     raises_step_to_items: bool
     keeps_expert_buffer: bool
-    balances_by_nixl: bool
     balances_text_models: bool
+    balances_by_nixl: bool
     selects_by_block: bool
     marlin_takes_all_of_awq: bool
     marlin_pads_floats: bool
