@@ -130,7 +130,7 @@ def _asked(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal]:
             gate = FactTest({**facts, "gated": True}).value(_tree(str(test))) is not False
             what = "without a gate" if gate else f"{_KINDS[kind]} on compute capability {gpu.capability}"
             instead = "auto" if flag == _OPTION else "unset"
-            yield Refusal(flag, value, f"{instead}: what it asks for runs no experts {what} in {s.version}")
+            yield Refusal(flag, value, f"{instead}: that kernel runs no experts {what} in {s.version}")
 
 
 def _by_name(a: Architecture, s: Settings, kind: str) -> tuple[str, str]:
