@@ -313,8 +313,10 @@ class AnalysedRun(RunWithFaults):
         if self._start_failed(crash) or startup_phase_of(fault.functions) in OF_A_START:
             return True
         raw = self.lines[crash.first].module is None and self.lines[crash.first].level is None
-        return raw and any(link.frames[0].function in _OUTERMOST for link in crash.links if link.frames) and (
-            any(says(file, "call-of-the-command", "call-of-a-server") for file in fault.files)
+        return (
+            raw
+            and any(link.frames[0].function in _OUTERMOST for link in crash.links if link.frames)
+            and (any(says(file, "call-of-the-command", "call-of-a-server") for file in fault.files))
         )
 
     def _begun_again(self, after: int) -> bool:

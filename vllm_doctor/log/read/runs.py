@@ -151,8 +151,7 @@ def silent_ends(runs: Sequence[Sequence[LogLine]]) -> int:
     if len(runs) < 2 or any(s in line.text for line in runs[-1] for s in anchors("request-ok")):
         return 0
     return sum(
-        _served(run) > 0 and _same_launch(run, runs[-1]) and not any(map(_tells_its_end, run))
-        for run in runs[:-1]
+        _served(run) > 0 and _same_launch(run, runs[-1]) and not any(map(_tells_its_end, run)) for run in runs[:-1]
     )
 
 

@@ -64,3 +64,8 @@ def compiles_programs(case: Case) -> bool:
     """Does this platform capture no graphs? What its runner calls so compiles a program for each size of a step."""
     files = case.root.files if case.root is not None else ()
     return platform(case) in _COMPILED or any(says(file, "call-of-tpu") for file in files)
+
+
+def modes_told(case: Case) -> bool:
+    """Do the GPUs say in which compute mode they are? Then VD710 answers for it."""
+    return any(gpu.compute_mode is not None for gpu in case.gpus or ())

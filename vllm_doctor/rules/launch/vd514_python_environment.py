@@ -174,6 +174,76 @@ def _of_files(case: Case, fault: Fault) -> Finding | None:
     return _torn_package(case, fault) or _not_installed(case, fault) or _not_there(case, fault)
 
 
+def _of_reader(case: Case, fault: Fault) -> Finding | None:
+    """Another package read what an object of transformers does not have."""
+    reader = reader_of_transformers(fault)
+    if reader is None:
+        return None
+    return finding(
+        RULE,
+        title=f"{reader} reads what the installed tokenizer does not have"
+        if says(fault.fields("transformers-attribute")["kind"], "class-of-a-tokenizer")
+        else f"{reader} and the installed transformers do not fit each other",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(another(case, reader), another(case, "transformers")),
+        refute=_REFUTE,
+    )
+
+
+def _of_toolkit(case: Case, fault: Fault) -> Finding | None:
+    """CUDA_HOME names a folder in which a part of the toolkit is not."""
+    home = toolkit_folder(case, fault)
+    if home is None:
+        return None
+    return finding(
+        RULE,
+        title="CUDA_HOME is not the folder of one CUDA toolkit",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, *_IDS),
+        changes=(home, *uncompiled(case, fault)),
+        refute=_REFUTE,
+    )
+
+
+def _of_source(case: Case, fault: Fault) -> Finding | None:
+    """A library's own source does not compile for this launch."""
+    refused = refused_source(case, fault)
+    if refused is None:
+        return None
+    return finding(
+        RULE,
+        title=f"A kernel of {refused} does not compile for this launch",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(*compiler_line(case, fault), *shown(case, fault, *_IDS)),
+        changes=(
+            *uncompiled(case, fault),
+            set_flag(case, "kv-cache-dtype", "auto", Direction.CHANGE, _PLAIN_CACHE)
+            if str(case.effective("kv-cache-dtype")).startswith("fp8")
+            else None,
+            upgrade(case, f"a newer release brings a newer {refused}"),
+        ),
+        refute="the same kernel compiles with another CUDA toolkit (nvcc) on this host",
+    )
+
+
+def _of_system_library(case: Case, fault: Fault, library: str | None) -> Finding | None:
+    """A library of the system, which no package of Python brings."""
+    brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
+    if library is None or brought is None:
+        return None
+    return finding(
+        RULE,
+        title=f"The system library {library} is not there",
+        severity=severity(case, fault),
+        evidence=shown(case, fault, "cudart-missing"),
+        changes=(thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, command=brought.typed),),
+        refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment that starts vLLM",
+    )
+
+
 def judge(case: Case) -> Outcome:
     """Did an import fail?"""
     if case.run is None:
@@ -193,45 +263,12 @@ def judge(case: Case) -> Outcome:
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
     fits = "transformers-attribute" in fault.ids
-    if fits and (reader := reader_of_transformers(fault)) is not None:
-        return finding(
-            RULE,
-            title=f"{reader} reads what the installed tokenizer does not have"
-            if says(fault.fields("transformers-attribute")["kind"], "class-of-a-tokenizer")
-            else f"{reader} and the installed transformers do not fit each other",
-            severity=severity(case, fault),
-            confidence=Confidence.LIKELY,
-            evidence=shown(case, fault, *_IDS),
-            changes=(another(case, reader), another(case, "transformers")),
-            refute=_REFUTE,
-        )
+    if (of_reader := _of_reader(case, fault)) is not None:
+        return of_reader
     if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
-    if (home := toolkit_folder(case, fault)) is not None:
-        return finding(
-            RULE,
-            title="CUDA_HOME is not the folder of one CUDA toolkit",
-            severity=severity(case, fault),
-            evidence=shown(case, fault, *_IDS),
-            changes=(home, *uncompiled(case, fault)),
-            refute=_REFUTE,
-        )
-    if (refused := refused_source(case, fault)) is not None:
-        return finding(
-            RULE,
-            title=f"A kernel of {refused} does not compile for this launch",
-            severity=severity(case, fault),
-            confidence=Confidence.LIKELY,
-            evidence=(*compiler_line(case, fault), *shown(case, fault, *_IDS)),
-            changes=(
-                *uncompiled(case, fault),
-                set_flag(case, "kv-cache-dtype", "auto", Direction.CHANGE, _PLAIN_CACHE)
-                if str(case.effective("kv-cache-dtype")).startswith("fp8")
-                else None,
-                upgrade(case, f"a newer release brings a newer {refused}"),
-            ),
-            refute="the same kernel compiles with another CUDA toolkit (nvcc) on this host",
-        )
+    if (unmade := _of_toolkit(case, fault) or _of_source(case, fault)) is not None:
+        return unmade
     if lacks_build is not None:
         return finding(
             RULE,
@@ -241,6 +278,8 @@ def judge(case: Case) -> Outcome:
             changes=(not_made_for(lacks_build, machine_kind(case)),),
             refute=f"`pip download --no-deps {lacks_build}` finds a build of it on this machine",
         )
+    if (of_system := _of_system_library(case, fault, library)) is not None:
+        return of_system
     tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
     lacks = missing[0] if missing and not known else None
     module = missing_module(case, fault) if lacks is None else None
@@ -251,16 +290,6 @@ def judge(case: Case) -> Outcome:
     unfit = next((words for wanted, words in UNFIT.items() if wanted in fault.ids), None) if tool is None else None
     headers = refused_torch(case, fault)
     unfit = UNFIT["toolkit-mismatch"] if headers and tool is None else unfit
-    brought = system_library(library) if library is not None and fault.ids == {"cudart-missing"} else None
-    if library is not None and brought is not None:
-        return finding(
-            RULE,
-            title=f"The system library {library} is not there",
-            severity=severity(case, fault),
-            evidence=shown(case, fault, "cudart-missing"),
-            changes=(thing(ChangeKind.OS, "system-library", Direction.ADD, brought.why, command=brought.typed),),
-            refute=f"`ldconfig -p | grep {shlex.quote(library)}` finds it in the environment that starts vLLM",
-        )
     return finding(
         RULE,
         severity=severity(case, fault),

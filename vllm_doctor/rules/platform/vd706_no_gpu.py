@@ -9,7 +9,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.cuda_libraries import CUDA_LIBRARIES
-from vllm_doctor.rules.gates.device import platform
+from vllm_doctor.rules.gates.device import modes_told, platform
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, thing
@@ -148,7 +148,7 @@ def judge(case: Case) -> Outcome:
                 "(Prohibited): end that process, or set the mode back to Default",
                 command="nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv  # -i N -c DEFAULT sets it",
             )
-            if "devices-busy" in fault.ids and opened is None
+            if "devices-busy" in fault.ids and opened is None and not modes_told(case)
             else None,
             environment(
                 "CUDA_VISIBLE_DEVICES",

@@ -5,6 +5,7 @@ from vllm_doctor.records.host import Gpu
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Direction, Severity
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.device import modes_told
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, thing
 
@@ -14,7 +15,7 @@ def judge(case: Case) -> Outcome:
     gpus, run = case.gpus, case.run
     if gpus is None:
         return Unseen(frozenset({Signal.GPUS}))
-    if all(g.compute_mode is None for g in gpus):
+    if not modes_told(case):
         return NotHere("no GPU reports its compute mode")
     closed = tuple(g for g in gpus if g.compute_mode == "prohibited")
     alone = tuple(g for g in gpus if (g.compute_mode or "").startswith("exclusive"))
