@@ -281,3 +281,14 @@ SHUT = "(APIServer pid=7) INFO:     Waiting for application shutdown."
 def test_a_start_that_a_person_ended_may_have_stood_still(lines: list[str], because: str) -> None:
     """uvicorn ends only what it had begun to serve."""
     assert diagnosed("\n".join(lines)).path[-1].because.startswith(because)
+
+
+def test_a_traceback_whose_lines_a_page_joined_stands_against_ok() -> None:
+    served = (
+        "INFO 03-14 09:02:00 api_server.py:500] vLLM API server version 0.6.3\nINFO:     Application startup complete."
+    )
+    torn = '    main(args)   File "/srv/run.py", line 41, in main\n    self.step() TypeError: argument is no room'
+    answered = 'INFO:     10.0.0.2:40000 - "POST /v1/completions HTTP/1.1" 200 OK'
+    assert verdict(served) is Verdict.OK
+    assert verdict(f"{served}\n{torn}") is Verdict.UNKNOWN
+    assert verdict(f"{served}\n{torn}\n{answered}") is Verdict.OK

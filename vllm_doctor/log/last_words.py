@@ -174,6 +174,16 @@ def _speaker(line: LogLine) -> str:
     return told["name"] if told is not None else ""
 
 
+def torn_traceback(run: AnalysedRun) -> LogLine | None:
+    """The last line that holds calls of a traceback behind other words, of no traceback that could be read, where no
+    request was answered after it: a page joined the lines, and what failed stands in one of them."""
+    ok = run.last("request-ok")
+    first = ok.index + 1 if ok is not None else 0
+    told = {index for crash in run.crashes for index in range(crash.first, crash.last + 1)}
+    torn = (i for i in reversed(range(first, len(run.lines))) if i not in told)
+    return next((run.lines[i] for i in torn if says(run.lines[i].text, "call-within-a-line")), None)
+
+
 def run_together(run: AnalysedRun) -> LogLine | None:
     """The last line, where a store or a shell wrote a server's many lines into it. They are cut apart where a logger
     begins; what ends a process has no such head and stays a part of the message above it, unread."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
-from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end
+from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end, torn_traceback
 from vllm_doctor.log.match import anchors, catalogue, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -85,6 +85,10 @@ def _unsure(run: AnalysedRun) -> str | None:
         return (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
+        )
+    if (torn := torn_traceback(run)) is not None:
+        return (
+            f"line {torn.number} holds calls of a traceback, whose lines were joined; give the log with its own lines"
         )
     if (together := run_together(run)) is not None:
         return f"line {together.number} is many lines of a server in one; give the log with one line for each"
