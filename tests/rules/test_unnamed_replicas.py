@@ -85,6 +85,10 @@ def test_of_two_pods_one_below_the_other_each_is_judged() -> None:
     assert (_code(told), [other.verdict for other in told.others]) == ("VD110", [Verdict.OK])
 
 
+def test_one_text_over_and_over_is_no_hundred_pods() -> None:
+    assert _of_text("\n".join(material.run_0_9() * 100)).others == ()
+
+
 def test_of_two_runs_one_after_the_other_the_last_counts() -> None:
     told = _of_text("\n".join([*material.run_0_9()[:4], *START_FAILED, *_later(material.run_0_9(), 10), ANSWER]))
     assert (told.verdict, told.others) == (Verdict.OK, ())
@@ -102,7 +106,7 @@ def test_so_is_one_of_v0_whose_engine_logs_the_error_that_ended_it() -> None:
     died = [
         "ERROR 01-02 10:06:00 engine.py:158] RuntimeError('CUDA error: an illegal memory access was encountered')",
         "ERROR 01-02 10:06:00 engine.py:158] Traceback (most recent call last):",
-        f'ERROR 01-02 10:06:00 engine.py:158]   File "{SITE}/vllm/engine/multiprocessing/engine.py", line 156, in start',
+        f'ERROR 01-02 10:06:00 engine.py:158]   File "{SITE}/vllm/engine/multiprocessing/engine.py", line 9, in start',
         "ERROR 01-02 10:06:00 engine.py:158]     self.run_engine_loop()",
         "ERROR 01-02 10:06:00 engine.py:158] RuntimeError: CUDA error: an illegal memory access was encountered",
     ]

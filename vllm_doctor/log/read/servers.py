@@ -17,8 +17,9 @@ _PORT = "8000"
 _REPLICA = re.compile(r"(?:-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|[-_.]\d{1,5}$")
 
 # Seconds by which lines of one server may stand out of order. A clock that goes back by more than half a year tells of
-# a year's turn. Lines in which a server that begins says when it does.
-_LATE, _HALF_A_YEAR, _HEAD = 5, 183 * 86_400, 20
+# a year's turn. Lines in which a server that begins says when it does. More starts than so many whose clocks go back
+# are no pods, but one text over and over.
+_LATE, _HALF_A_YEAR, _HEAD, _PODS = 5, 183 * 86_400, 20, 32
 
 
 def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[LogLine]]:
@@ -66,7 +67,7 @@ def _one_below_another(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
         if not found or (late and all(any(map(_announces, part)) for part in (found[-1], run))):
             found.append([])
         found[-1].extend(run)
-    return {f"the {number}. server": part for number, part in enumerate(found, 1)}
+    return {f"the {number}. server": part for number, part in enumerate(found, 1)} if len(found) <= _PODS else {}
 
 
 def _last_time(lines: Sequence[LogLine]) -> int | None:
