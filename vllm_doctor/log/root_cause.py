@@ -48,6 +48,8 @@ _NEVER_OF_A_REQUEST = frozenset(
     {"address-in-use", "illegal-access", "assert-device", "launch-failure", "misaligned", "ecc", "gpu-lost"}
 )
 
+# Who asked for the memory; whom the kernel killed for it, another line says.
+_ASKED = frozenset({"oom-invoked"})
 # Where a program's own code begins: a script, and `python -m`.
 _OUTERMOST = frozenset({"<module>", "_run_module_as_main"})
 
@@ -217,7 +219,7 @@ class AnalysedRun(RunWithFaults):
         """What no request explains and nobody says to have survived, beside a server that serves: another process
         failed, whose lines stand in the same text."""
         end = len(self.lines) if self.stopped is None else self.stopped
-        told = (f for f in self.faults if f.index < end and (f.ids or f.functions) and not self.aside(f))
+        told = (f for f in self.faults if f.index < end and (f.ids - _ASKED or f.functions) and not self.aside(f))
         told = (f for f in told if not (self._goes_on(f) or self._request_level(f) or self._begun_again(f.last)))
         # What vLLM can do without it tries to import, and logs that it could not.
         return next((f for f in told if f.functions or not f.ids <= IMPORTS or not self.lines[f.index].module), None)
