@@ -223,10 +223,12 @@ def _with(case: Case, name: str | None) -> Change | None:
 
 
 def _older(case: Case, until: str, why: str) -> Change:
+    last = versions.parse_version(until)
+    newer = case.version is not None and last is not None and case.version < last
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",
-        Direction.UPGRADE if case.version is not None and case.version < as_version(until) else Direction.DOWNGRADE,
+        Direction.UPGRADE if newer else Direction.DOWNGRADE,
         why,
         to=until,
         before=case.version_text,
