@@ -266,4 +266,3 @@ SMALL = {**LLAMA_8B, "hidden_size": 896, "num_hidden_layers": 24, "num_attention
 def test_the_heads_of_a_drafter_divide_by_its_ranks(plan, draft, method, *, version, flags, told):
     refused = plan(draft, method, version, flags=flags).settings.refusals
     assert [r.needed for r in refused if r.found.endswith("attention heads")] == ([told] if told else [])
-

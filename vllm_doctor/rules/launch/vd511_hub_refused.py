@@ -16,6 +16,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.gates.refusals_with_rules import HUB
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.python_environment import CAUSES, install_before
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 # Where the vocabulary of gpt-oss's prompts is looked for when it cannot be fetched (openai-harmony's README).
@@ -84,6 +85,8 @@ def judge(case: Case) -> Outcome:
     asked = fault.crash is not None and any(says(file, "call-of-an-api-client") for file in fault.crash.files)
     if asked or (case.run is not None and case.run.client is not None):
         return NotHere("a client of the server wrote this")
+    if install_before(case, fault, within=CAUSES) is not None:
+        return NotHere("an installer says why it could not fetch a package")
     if fault.crash is not None and fault.crash.root.name.startswith(_MEDIA):
         return NotHere("the server fetched a file that a request names")
     why = HubAnswer.LOGIN if says(text(case, fault), "hub-login-address") else _why(case, fault)

@@ -17,6 +17,7 @@ from vllm_doctor.rules.gates.fallback import on_transformers_code
 from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import exception_line, severity, shown
 from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
+from vllm_doctor.rules.gates.refusals_with_rules import HUB
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.build_tools import (
     COMPILERS,
@@ -40,6 +41,7 @@ from vllm_doctor.rules.remedies.missing_module import (
 )
 from vllm_doctor.rules.remedies.named_library import named_library
 from vllm_doctor.rules.remedies.python_environment import (
+    CAUSES,
     IN_IMAGE,
     MAY_RUN,
     ON_LINUX,
@@ -139,7 +141,11 @@ def _torn_package(case: Case, fault: Fault) -> Finding | None:
 
 def _not_installed(case: Case, fault: Fault) -> Finding | None:
     """An installer says above that it failed: what is missing is what it left out."""
-    failed = install_before(case, fault) if fault.ids & _NOT_THERE and not fault.ids & EXHAUSTED else None
+    failed = None
+    if fault.ids & _NOT_THERE and not fault.ids & EXHAUSTED:
+        failed = install_before(case, fault)
+    elif fault.ids & frozenset(HUB):
+        failed = install_before(case, fault, within=CAUSES)
     if failed is None:
         return None
     return finding(

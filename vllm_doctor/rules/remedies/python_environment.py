@@ -17,6 +17,8 @@ from vllm_doctor.rules.say import environment, thing
 
 # Lines above a failure in which an installation belongs to it.
 _INSTALLS = 400
+# Lines below an installer's error in which it names the causes of that.
+CAUSES = 6
 ACTIVATE = thing(
     ChangeKind.PACKAGE,
     "python-env",
@@ -130,12 +132,12 @@ class Refused(NamedTuple):
     changes: tuple[Change, ...]
 
 
-def install_before(case: Case, fault: Fault) -> Refused | None:
+def install_before(case: Case, fault: Fault, within: int = _INSTALLS) -> Refused | None:
     """An installer says above that it did not install, or made no environment the one in use: what is missing then is
     what it left out."""
     if case.run is None:
         return None
-    told = refused_install(case.run, range(max(0, fault.index - _INSTALLS), fault.index))
+    told = refused_install(case.run, range(max(0, fault.index - within), fault.index))
     if told is None:
         return None
     index, said = told
