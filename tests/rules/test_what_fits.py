@@ -180,3 +180,32 @@ def test_a_copy_that_crashes_in_the_driver_is_no_matter_of_the_driver() -> None:
     )
     assert changed(crash)[0][0] == "client-input"
     assert changed(crash.replace("cuMemcpyDtoDAsync_v2", "cuInit"))[0][0] == "driver"
+
+
+def test_an_option_and_its_value_in_one_word_are_written_apart() -> None:
+    text = (
+        'main_command = ["vllm", "serve", "example/model-8b", "--host 127.0.0.1", "--port 8001"]\n'
+        "usage: vllm serve <model_tag> [options]\n"
+        "vllm serve: error: unrecognized arguments: --host 127.0.0.1 --port 8001"
+    )
+    change = first(text)
+    assert [change.name, change.command] == ["command", '"--host", "127.0.0.1"   # or "--host=127.0.0.1"']
+
+
+def test_dyld_names_a_missing_symbol_in_words_of_its_own() -> None:
+    said = (
+        "ImportError: dlopen(/opt/v/lib/python3.12/site-packages/vllm/_C.abi3.so, 0x0002): "
+        "Symbol not found: __ZN3c104cuda9SetDeviceEi"
+    )
+    assert "do not fit the torch beside them" in title(diagnosed(said))
+
+
+def test_a_sentence_that_says_how_far_gets_that_value() -> None:
+    refused = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/v/lib/python3.12/site-packages/vllm/model_executor/models/example.py", line 95, in dummy_data\n'
+        "    raise RuntimeError(\n"
+        "RuntimeError: Example cannot process 4 audios and 4 images in a prompt, please increase max_model_len to be "
+        "larger than 20000 or reduce the limit by --limit-mm-per-prompt."
+    )
+    assert changed(refused)[:2] == [("max-model-len", 20001), ("limit-mm-per-prompt", None)]

@@ -22,6 +22,8 @@ _EXACTLY = Pattern(
     r"[\s`'\")\]]*(?:must|should|to) (?:be|stay|equal) (?:set to |equal to )?[`'\"]?"
     r"(?P<value>\d+|[a-z0-9]+_[a-z0-9_]+|True|False|spawn|align|float16|bfloat16)\b"
 )
+# How far: `increase max_model_len to be at least 4096`.
+_HOW_FAR = Pattern(r"[^\d.;,]{0,32}?\b(?P<word>least|most|than|above|below|to)[ `'\"]{1,3}(?P<bound>\d{1,12})\b")
 _NUMBER = Pattern(r"(?<!\d)-?\d{1,18}(?!\d)")  # no option takes more digits
 
 
@@ -70,9 +72,13 @@ def wanted(mention: Mention, before: str, after: str) -> Wish | None:
 
 
 def _of_amount(mention: Mention, before: str, after: str) -> Wish | None:
-    if grammar.before(before, "more") or _TO_RAISE.match(after):
-        return _wish(mention, Direction.RAISE)
-    return _wish(mention, Direction.LOWER) if grammar.before(before, "less") else None
+    up = bool(grammar.before(before, "more") or _TO_RAISE.match(after))
+    if not up and not grammar.before(before, "less"):
+        return None
+    far = _HOW_FAR.match(after)
+    beyond = far is not None and far["word"] in {"than", "above", "below"}
+    to = str(int(far["bound"]) + beyond * (1 if up else -1)) if far is not None else None
+    return _wish(mention, Direction.RAISE if up else Direction.LOWER, to)
 
 
 def _of_spelled(mention: Mention, before: str, after: str) -> Wish | None:
@@ -91,6 +97,7 @@ def _of_spelled(mention: Mention, before: str, after: str) -> Wish | None:
         (grammar.before(before, "wrong"), change),
         (grammar.before(before, "on") or (mention.typed and grammar.before(before, "with")), add),
         (grammar.after(after, "another") is not None, change),
+        (mention.typed and grammar.before(before, "by"), change),
         (named, _wish(mention, Direction.CHANGE, exact=False)),
     )
     return next((wish for holds, wish in cases if holds), None)

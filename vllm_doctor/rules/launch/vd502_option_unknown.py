@@ -225,15 +225,18 @@ def _paired(case: Case, got: RefusedOptions) -> Finding:
     """argparse takes an option that its release has, unless its value stands in the same word; a release that the log
     does not name may lack the option as well."""
     why = "write the option and its value as two items of the list, or as --option=value: a list is not split at blanks"
-    first, _ = got.paired[0]
+    first, given = got.paired[0]
     at = case.release
+    apart = f'"--{first}", "{given}"   # or "--{first}={given}"'
     return finding(
         RULE,
         title=f"--{first} and its value seem to be one word, which argparse does not split",
         detail=f"vLLM {at} has --{first}",
         confidence=Confidence.LIKELY,
         evidence=got.evidence,
-        changes=together(set_flag(case, option, typed(value), Direction.CHANGE, why) for option, value in got.paired),
+        # where the launch was read from the list itself its values are right, and the words alone are not
+        changes=together(set_flag(case, option, typed(value), Direction.CHANGE, why) for option, value in got.paired)
+        or (thing(ChangeKind.OS, "command", Direction.CHANGE, why, command=apart),),
         refute="the option and its value are two items: then another release, or another program, read this launch",
     )
 

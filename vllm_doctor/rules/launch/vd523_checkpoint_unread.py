@@ -150,7 +150,7 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
             upgrade(case, "this release may read this draft"),
         )
     why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
-    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "this release reads the layout"))
+    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a newer release may read the layout"))
 
 
 def _sent_by_a_trainer(fault: Fault) -> bool:

@@ -110,7 +110,7 @@ def _option(case: Case, wish: Wish) -> Change | None:
         inside = f"its `{wish.field}`: {wish.direction.value}" + (f" to {wish.to}" if wish.to else "")
         change = thing(ChangeKind.FLAG, name, Direction.CHANGE, inside, inventory=inventory_var(name))
         return change if wish.exact or used else None
-    if wish.direction is Direction.RAISE and name in _NOT_RAISED and given is None:
+    if wish.direction is Direction.RAISE and name in _NOT_RAISED and given is None and wish.to is None:
         return None
     turned_off = wish.direction is Direction.REMOVE or (wish.direction is Direction.LOWER and wish.to is None)
     if (turned_off or not wish.exact) and not used:
