@@ -4,11 +4,11 @@ import pytest
 
 from vllm_doctor.log.spoken import spoken_near
 
-LACK = (("vram", "lack"), ("memory", "device", "lack"))
+LACK = (("vram", "lack"), ("memory", "device", "lack"), ("memory-gone", "device"))
 
 
-def _said(text: str, *rows: tuple[str, ...], before: str = "", behind: str = "") -> list[str]:
-    return [text[first:last] for first, last in spoken_near(rows, text, before=before, behind=behind)]
+def _said(text: str, *rows: tuple[str, ...], before: str = "", behind: str = "", among: str = "") -> list[str]:
+    return [text[first:last] for first, last in spoken_near(rows, text, before=before, behind=behind, among=among)]
 
 
 @pytest.mark.parametrize(
@@ -53,3 +53,4 @@ def test_what_takes_it_back_stands_right_beside() -> None:
     assert not _said("there is no other process that uses it", *rows, before="no")
     assert not _said("the model loads fine", ("load", "weights"), behind="well")
     assert _said("the model loads, and then all is fine", ("load", "weights"), behind="well")
+    assert not _said("GPU \uba54\ubaa8\ub9ac 24GB, \ub514\uc2a4\ud06c \ubd80\uc871", *LACK, among="another-thing")

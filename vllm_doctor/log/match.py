@@ -45,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to the lines below it. `process` is who was seen to write it, empty where nobody signed it. `fields` has the unit of
     each figure, or `number` or `text`. `place`: where in the text the regex must match. `near`: lists of
     spoken.json whose words stand near each other, another way to say it, unless a word of the list `before` is
-    right before them, or one of `behind` right behind. `own_log`: the command that
+    right before them, one of `behind` right behind, or one of `among` between them. `own_log`: the command that
     prints the log of the process whose end a keeper (systemd, the kubelet) tells of.
     """
 
@@ -57,6 +57,7 @@ class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     near: tuple[tuple[str, ...], ...] = ()
     before: str = ""
     behind: str = ""
+    among: str = ""
     scope: Scope = "log"
     place: Literal["", "start", "whole"] = ""
     phase: str = ""
@@ -167,7 +168,11 @@ def places(message: str, text: str) -> list[tuple[int, int]]:
     """Where a message stands in a text, by its regex or by its words."""
     row = catalogue()[message]
     by_regex = (found.span() for found in compiled(row.regex).finditer(text)) if row.regex else ()
-    return sorted({*by_regex, *spoken_near(row.near, text, before=row.before, behind=row.behind)})
+    return sorted({*by_regex, *_spoken(row, text)})
+
+
+def _spoken(row: Message, text: str) -> list[tuple[int, int]]:
+    return spoken_near(row.near, text, before=row.before, behind=row.behind, among=row.among)
 
 
 def found(message: Message, text: str) -> re.Match[str] | None:
@@ -187,7 +192,7 @@ def read(message: Message | str, text: str) -> dict[str, str] | None:
     message = catalogue()[message] if isinstance(message, str) else message
     if message.anchor and message.anchor not in text:
         return None
-    if message.near and spoken_near(message.near, text, before=message.before, behind=message.behind):
+    if message.near and _spoken(message, text):
         return {}
     if not message.regex:
         return None if message.near else {}

@@ -24,17 +24,21 @@ _WITH_BLANKS = "\u2e80"
 _Span = tuple[int, int]
 
 
-def spoken_near(rows: Sequence[Sequence[str]], text: str, *, before: str = "", behind: str = "") -> list[_Span]:
+def spoken_near(
+    rows: Sequence[Sequence[str]], text: str, *, before: str = "", behind: str = "", among: str = ""
+) -> list[_Span]:
     """Where words of each list of a row stand near a word of its first list, unless one of the list `before` is right
-    before them, or one of `behind` right behind."""
+    before them, one of `behind` right behind, or one of `among` between them."""
     found = {span for lists in rows for span in _of(lists, text)}
     taken = _hits(before, text) if before and found else []
     given = _hits(behind, text) if behind and found else []
+    others = _hits(among, text) if among and found else []
     return sorted(
         (first, last)
         for first, last in found
         if not any(first - _TAKES_BACK <= end <= first for _, end in taken)
         and not any(last <= start <= last + _TAKES_BACK for start, _ in given)
+        and not any(first <= start < last for start, _ in others)
     )
 
 
