@@ -11,6 +11,7 @@
     tools/release.py said WHEEL...             # which function says which sentence, of one more release or again; a
                                                # library's too, and compiled code's (vllm-0.33.0.tar.gz)
     tools/release.py api WHEEL...              # names that programs take from vLLM: the wheels of all releases
+    tools/release.py functions WHEEL...        # where vLLM's functions stand: the wheels of all releases
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -22,10 +23,11 @@ import argparse
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from releases import api, cited, compiled, dated, history, library, read, refusals, report, said_by, store
+from releases import api, cited, compiled, dated, functions, history, library, read, refusals, report, said_by, store
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -40,6 +42,7 @@ REPO = Path(__file__).resolve().parent.parent
 CATALOGUE = REPO / "vllm_doctor" / "log" / "catalogue"
 
 
+Held = TypeVar("Held")
 # The list of releases stands at the beginning of a table.
 _HEAD = 5000
 
@@ -173,8 +176,27 @@ def dates(places: Sequence[Path]) -> int:
 
 def names(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = api.FILE) -> int:
     """Write the names that programs take from vLLM, of the wheels of all releases; 2 where one lacks or is no wheel."""
+    return _of_all(places, folder, made, api.names, api.table)
+
+
+def standing(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = functions.FILE) -> int:
+    """Write where vLLM's functions stand, of the wheels of all releases; 2 where one lacks or is no wheel."""
+    return _of_all(places, folder, made, functions.Reader().release, functions.table)
+
+
+def _of_all(
+    places: Sequence[Path],
+    folder: Path,
+    made: Path,
+    taken: Callable[[Wheel], Held],
+    table: Callable[[Mapping[str, Held]], str],
+) -> int:
+    """Write a table over all releases; no two wheels are held at a time."""
+    has: dict[str, Held] = {}
     try:
-        has = dict(_names(places))
+        for place in places:
+            wheel = read_wheel(place)
+            has[wheel.version] = taken(wheel)
     except WheelError as problem:
         print(f"release: {problem}", file=sys.stderr)
         return 2
@@ -185,16 +207,9 @@ def names(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = api.
             file=sys.stderr,
         )
         return 2
-    wrote = store.write(made, api.table({version: has[version] for version in known}))
+    wrote = store.write(made, table({version: has[version] for version in known}))
     print(f"{made.name} {'written' if wrote else 'says so already'}")
     return 0
-
-
-def _names(places: Sequence[Path]) -> Iterator[tuple[str, api.Names]]:
-    """Of each wheel its version and its names; no two wheels are held at a time."""
-    for place in places:
-        wheel = read_wheel(place)
-        yield wheel.version, api.names(wheel)
 
 
 def tell(old: store.Release | None, new: store.Release, wheel: Wheel | None) -> None:
@@ -240,6 +255,8 @@ def _by_hand(old: store.Release | None, new: store.Release, repo: Path = REPO) -
         todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
     if f'"{version}"' not in _text(api.FILE)[:_HEAD]:
         todo.append("tools/release.py api, with the wheels of all releases: names that programs take from vLLM")
+    if f'"{version}"' not in _text(functions.FILE)[:_HEAD]:
+        todo.append("tools/release.py functions, with the wheels of all releases: where vLLM's functions stand")
     if f'"{version}"' not in _text(repo / "vllm_doctor" / "knowledge" / "released.json"):
         todo.append("knowledge/released.json: the day it came out, for logs that tell a day and no version")
     rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
@@ -362,6 +379,8 @@ def main(argv: list[str] | None = None) -> int:
     sentences.add_argument("wheels", type=Path, nargs="+")
     taken = commands.add_parser("api", help="names that programs take from vLLM, of all releases")
     taken.add_argument("wheels", type=Path, nargs="+")
+    stand = commands.add_parser("functions", help="where vLLM's functions stand, of all releases")
+    stand.add_argument("wheels", type=Path, nargs="+")
     dating = commands.add_parser("dated", help="behaviours of the planner whose dates the code does not show")
     dating.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
@@ -382,6 +401,8 @@ def main(argv: list[str] | None = None) -> int:
             return said(given.wheels)
         case "api":
             return names(given.wheels)
+        case "functions":
+            return standing(given.wheels)
         case "dated":
             return dates(given.wheels)
         case "spans":

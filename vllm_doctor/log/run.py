@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.images import release_of
+from vllm_doctor.log.code_release import releases_by_code
 from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, read, says, scan, stops
 from vllm_doctor.log.pybind_calls import with_calls_of_pybind
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -188,6 +189,11 @@ class Run:
         told = told or set(self._noted)
         told = told or {release_of(hit.fields["image"]) or "" for hit in self.all("image-of-vllm")}
         return next(iter(told)) or None if len(told) == 1 else None
+
+    @cached_property
+    def releases_by_code(self) -> tuple[str, ...]:
+        """The releases that have their code where this log says it stands; none where too little of it agrees."""
+        return releases_by_code(self.lines, self.crashes)
 
     @property
     def _noted(self) -> Iterator[str]:

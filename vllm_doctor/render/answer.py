@@ -32,7 +32,8 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
     who = visible(subject(diagnosis.subject), 120)
     first = diagnosis.findings[0] if diagnosis.findings else None
     if first is not None:
-        version = diagnosis.facts.get("vllm_version")
+        by_lines = diagnosis.facts.get("vllm_version_by_lines")
+        version = f"{by_lines} (by its line numbers)" if by_lines else diagnosis.facts.get("vllm_version")
         who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
         state = (
             "may have this fault"

@@ -37,7 +37,7 @@ def text(
     for number, finding in enumerate(roots if why else roots[:1]):
         if number:
             page.blank()
-        excerpt = diagnosis.facts.get("vllm_version") is None
+        excerpt = diagnosis.facts.get("vllm_version") is None or "vllm_version_by_lines" in diagnosis.facts
         answer(page, finding, diagnosis.repair if number == 0 else None, excerpt=excerpt)
         if number == 0:
             paste(page, diagnosis, finding, medium)

@@ -5,7 +5,7 @@ from functools import cached_property
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.launchline import merged
-from vllm_doctor.knowledge.version import built_on
+from vllm_doctor.knowledge.version import as_version, built_on
 from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
@@ -202,7 +202,8 @@ class Case:
 
     @property
     def version_text(self) -> str | None:
-        """The version as the server printed it, else as given or installed, else as the text tells beside the log."""
+        """The version as the server printed it, else as given or installed, else as the text tells beside the log, else
+        by where its code stands."""
         self.touched.update({Signal.LOG, Signal.VERSION})
         run = self._run
         if run is not None and run.version is not None:
@@ -210,7 +211,18 @@ class Case:
         given = self._snapshot.version
         if isinstance(given, Known):
             return given.value
-        return run.told_version if run is not None else None
+        if run is None or run.told_version is not None:
+            return run.told_version if run is not None else None
+        by_code = run.releases_by_code
+        # Of two minor releases the options differ; of one the newest stands for all.
+        return by_code[-1] if len({as_version(one).release[:2] for one in by_code}) == 1 else None
+
+    @property
+    def version_by_code(self) -> tuple[str, ...]:
+        """The releases that the version is one of, where nothing but its line numbers tells it."""
+        by_code = self._run.releases_by_code if self._run is not None and self.version_text is not None else ()
+        printed = self._run is not None and (self._run.version or self._run.told_version)
+        return by_code if not printed and not isinstance(self._snapshot.version, Known) else ()
 
     @property
     def version(self) -> Version | None:
@@ -259,11 +271,16 @@ class Case:
         return min(filter(None, map(versions.parse_version, ended)), default=None)
 
     @property
+    def _last_by_code(self) -> Version | None:
+        by_code = self._run.releases_by_code if self._run is not None else ()
+        return as_version(by_code[-1]) if by_code else None
+
+    @property
     def release(self) -> Version:
         """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
-        that raises in the words of what failed, has the files of its calls, takes the launch's options and was out when
-        it ran, else the newest known."""
-        told = (self._last_to_say, self.last_to_take, self._out_then)
+        that raises in the words of what failed, has the files of its calls and its code where the log says, takes the
+        launch's options and was out when it ran, else the newest known."""
+        told = (self._last_to_say, self.last_to_take, self._out_then, self._last_by_code)
         return self.version or min(filter(None, told), default=versions.newest_known())
 
     def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:

@@ -11,6 +11,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.loading_weights import tensor_too_small
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.other_release import of_other_releases
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -62,22 +63,27 @@ def judge(case: Case) -> Outcome:
         # Two shapes tell that something does not fit, not what: the code, the checkpoint, an adapter, a split.
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
-        changes=(
-            _another_draft(case) if drafted else None,
-            *_drafts(case, fault),
-            _ADAPTER if adapter else None,
-            own_code,
-            thing(
-                ChangeKind.PACKAGE,
-                "code",
-                Direction.REPAIR,
-                "this is not a released build: try the release, to see whether local changes cause the failure",
-                to=f"vllm=={case.version}" if case.version is not None else None,
-                command=f"pip install vllm=={case.version}" if case.version is not None else None,
-            )
-            if own
-            else None,
-            upgrade(case, "its release notes say whether the newest release fixes this"),
+        changes=of_other_releases(
+            case,
+            fault,
+            (
+                _another_draft(case) if drafted else None,
+                *_drafts(case, fault),
+                _ADAPTER if adapter else None,
+                own_code,
+                thing(
+                    ChangeKind.PACKAGE,
+                    "code",
+                    Direction.REPAIR,
+                    "this is not a released build: try the release, to see whether local changes cause the failure",
+                    to=f"vllm=={case.version}" if case.version is not None else None,
+                    command=f"pip install vllm=={case.version}" if case.version is not None else None,
+                )
+                if own
+                else None,
+                _of_plugin(fault) or upgrade(case, "its release notes say whether the newest release fixes this"),
+            ),
+            foreseen=False,
         ),
         refute="the newest release fails with the same options",
     )

@@ -29,6 +29,7 @@ from vllm_doctor.rules.remedies.library import (
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.of_another_vllm import lacks_of_vllm
+from vllm_doctor.rules.remedies.other_release import of_other_releases
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
@@ -172,8 +173,10 @@ def _operator(root: Fault, part: Layer | None) -> str:
 
 
 def _that_help(case: Case, root: Fault, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Without a newer release where that refuses the same value by the same test."""
-    return tuple(c for c in changes if c.direction is not Direction.UPGRADE) if stays(case, root) else changes
+    """Without a newer release where that refuses the same value by the same test, or has the very code that failed."""
+    if stays(case, root):
+        return tuple(c for c in changes if c.direction is not Direction.UPGRADE)
+    return of_other_releases(case, root, changes, foreseen=not unforeseen(root))
 
 
 def _broken(case: Case, root: Fault, part: Layer | None) -> str:

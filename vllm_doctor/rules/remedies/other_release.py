@@ -1,0 +1,115 @@
+"""Whether another release of vLLM runs other code where this one failed, by the functions that the calls name.
+
+Of 74 defects in vllm_doctor/knowledge/known_issues whose first release without them is known, that release changed a
+function of the failing calls in 65; of 55 whose first release is known, that one had changed one of them in 50.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from vllm_doctor.knowledge import versions
+from vllm_doctor.knowledge.functions import History, Place, history
+from vllm_doctor.knowledge.history import history as table_of
+from vllm_doctor.knowledge.version import as_version
+from vllm_doctor.log.fault import Fault
+from vllm_doctor.log.match import says
+from vllm_doctor.log.traceback import Frame
+from vllm_doctor.records.finding import Change
+from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.library import called_library
+from vllm_doctor.rules.say import thing
+
+# The calls next to the failure: what is further out hands on what it was given.
+_CALLS = 3
+# A defect that came with a release is met within the next ones; of older code the release before is no way round.
+_RECENT = 3
+_TORCH = "torch"
+
+
+def of_other_releases(
+    case: Case, fault: Fault, offered: Iterable[Change | None], *, foreseen: bool
+) -> tuple[Change, ...]:
+    """The same changes, a newer vLLM with what it changed, or without it where it changed nothing; then an older one
+    where the code that failed is new. `foreseen`: vLLM refuses something in a sentence, by what may stand elsewhere."""
+    changes = tuple(one for one in offered if one is not None)
+    told = list(_histories(case, fault))
+    if not told or case.version is None:
+        return changes
+    changed = next((one for one in told if one.changed is not None), None)
+    if changed is not None:
+        changes = tuple(_because(one, _newer(changed)) for one in changes)
+    elif not foreseen:
+        changes = tuple(one for one in changes if not _is_newer(one))
+    older = _older(case, told)
+    return (*changes, older) if older is not None and not any(map(_is_release, changes)) else changes
+
+
+def _histories(case: Case, fault: Fault) -> Iterator[History]:
+    """Of the calls next to the failure, the innermost first."""
+    root = fault.crash.root if fault.crash is not None else None
+    if root is None or case.version is None or called_library(fault) not in {None, _TORCH}:
+        return
+    # What a compiler runs is other code than that which it was made from.
+    if any(says(frame.file, "call-of-compiler") for frame in root.frames):
+        return
+    for frame in _own(root.frames)[-1 : -_CALLS - 1 : -1]:
+        if (found := history(Place(frame.file, frame.line, frame.function), case.version)) is not None:
+            yield found
+
+
+def _own(frames: tuple[Frame, ...]) -> list[Frame]:
+    return [one for one in frames if says(one.file, "call-of-vllm")]
+
+
+def _newer(one: History) -> str:
+    newest = versions.newest_known()
+    if one.gone:
+        return f"from {one.changed} on this file has no `{one.name}`, where it failed: other code does its work"
+    later = f", and {newest} has it so" if one.changed == str(newest) else ""
+    return f"{one.changed} changed `{one.name}`, where it failed{later}: whether that mends it the next start tells"
+
+
+def _older(case: Case, told: list[History]) -> Change | None:
+    """The release before the one that brought the code, where that is one of the last."""
+    for one in told:
+        if one.before is None or one.since is None or not _recent(case, one.since) or not _takes(case, one.before):
+            continue
+        why = f"{one.since} brought this code of `{one.name}`: the release before runs without it"
+        return thing(
+            ChangeKind.PACKAGE,
+            "vllm-version",
+            Direction.DOWNGRADE,
+            why,
+            to=one.before,
+            before=case.version_text,
+            inventory="vllm_version",
+        )
+    return None
+
+
+def _recent(case: Case, since: str) -> bool:
+    came, runs = as_version(since).release[:2], case.version.release[:2] if case.version is not None else (0, 0)
+    return came[0] == runs[0] and 0 <= runs[1] - came[1] < _RECENT
+
+
+def _takes(case: Case, release: str) -> bool:
+    """Has the release the model and all options of the launch?"""
+    at = as_version(release)
+    known = case.first("architecture")
+    if known is not None and not table_of("models", "architectures").exists(known.fields["architecture"], at):
+        return False
+    return all((fact := versions.flag(name, at)) is not None and fact.exists for name in case.flags if name != "model")
+
+
+def _because(change: Change, why: str) -> Change:
+    return replace(change, why=why) if _is_newer(change) else change
+
+
+def _is_newer(change: Change) -> bool:
+    return _is_release(change) and change.direction is Direction.UPGRADE
+
+
+def _is_release(change: Change) -> bool:
+    return change.name == "vllm-version"
