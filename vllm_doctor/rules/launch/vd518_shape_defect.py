@@ -81,7 +81,7 @@ def judge(case: Case) -> Outcome:
                 )
                 if own
                 else None,
-                _of_plugin(fault) or upgrade(case, "its release notes say whether the newest release fixes this"),
+                upgrade(case, "its release notes say whether the newest release fixes this"),
             ),
             foreseen=False,
         ),

@@ -38,11 +38,12 @@ def of_other_releases(
     if not told or case.version is None:
         return changes
     changed = next((one for one in told if one.changed is not None), None)
+    older = _older(case, told)
     if changed is not None:
-        changes = tuple(_because(one, _newer(changed)) for one in changes)
+        before = f"; {older.after}, from before this code came, runs without it" if older is not None else ""
+        changes = tuple(_because(one, _newer(changed) + before) for one in changes)
     elif not foreseen:
         changes = tuple(one for one in changes if not _is_newer(one))
-    older = _older(case, told)
     return (*changes, older) if older is not None and not any(map(_is_release, changes)) else changes
 
 
@@ -64,11 +65,9 @@ def _own(frames: tuple[Frame, ...]) -> list[Frame]:
 
 
 def _newer(one: History) -> str:
-    newest = versions.newest_known()
     if one.gone:
-        return f"from {one.changed} on this file has no `{one.name}`, where it failed: other code does its work"
-    later = f", and {newest} has it so" if one.changed == str(newest) else ""
-    return f"{one.changed} changed `{one.name}`, where it failed{later}: whether that mends it the next start tells"
+        return f"from {one.changed} on this file has no `{one.name}`, in which it failed: other code does its work"
+    return f"{one.changed} changed `{one.name}`, in which it failed, and may mend it"
 
 
 def _older(case: Case, told: list[History]) -> Change | None:
@@ -76,7 +75,7 @@ def _older(case: Case, told: list[History]) -> Change | None:
     for one in told:
         if one.before is None or one.since is None or not _recent(case, one.since) or not _takes(case, one.before):
             continue
-        why = f"{one.since} brought this code of `{one.name}`: the release before runs without it"
+        why = f"{one.since} brought this code of `{one.name}`, in which it failed; the release before runs without it"
         return thing(
             ChangeKind.PACKAGE,
             "vllm-version",
@@ -97,7 +96,7 @@ def _recent(case: Case, since: str) -> bool:
 def _takes(case: Case, release: str) -> bool:
     """Has the release the model and all options of the launch?"""
     at = as_version(release)
-    known = case.first("architecture")
+    known = case.run.first("architecture") if case.run is not None else None
     if known is not None and not table_of("models", "architectures").exists(known.fields["architecture"], at):
         return False
     return all((fact := versions.flag(name, at)) is not None and fact.exists for name in case.flags if name != "model")
