@@ -101,6 +101,12 @@ def history(place: Place, version: Version) -> History | None:
     return _history(source, name, content, here)
 
 
+def last_releases(version: Version, count: int) -> tuple[str, ...]:
+    """A release and those before it, so many in all; none of one that was not read."""
+    at = _release(version)
+    return _table().releases[max(0, at + 1 - count) : at + 1] if at is not None else ()
+
+
 def _history(source: _Source, name: str, content: int, here: _Body) -> History:
     releases, bodies = _table().releases, source.functions[name]
     first, last = content, content

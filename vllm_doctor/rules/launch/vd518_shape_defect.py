@@ -83,7 +83,6 @@ def judge(case: Case) -> Outcome:
                 else None,
                 upgrade(case, "its release notes say whether the newest release fixes this"),
             ),
-            foreseen=False,
         ),
         refute="the newest release fails with the same options",
     )

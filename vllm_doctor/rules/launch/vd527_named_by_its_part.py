@@ -176,7 +176,7 @@ def _that_help(case: Case, root: Fault, changes: tuple[Change, ...]) -> tuple[Ch
     """Without a newer release where that refuses the same value by the same test, or has the very code that failed."""
     if stays(case, root):
         return tuple(c for c in changes if c.direction is not Direction.UPGRADE)
-    return of_other_releases(case, root, changes, foreseen=not unforeseen(root))
+    return of_other_releases(case, root, changes)
 
 
 def _broken(case: Case, root: Fault, part: Layer | None) -> str:

@@ -13,7 +13,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.decided import decided
-from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer, unforeseen
+from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.library_place import asked_in_words
 from vllm_doctor.rules.remedies.other_release import of_other_releases
 from vllm_doctor.rules.remedies.own_words import own_words
@@ -54,7 +54,6 @@ def judge(case: Case) -> Outcome:
                 *asked_in_words(case, root),
                 _of_a_worker(case, root),
             ),
-            foreseen=not unforeseen(root),
         ),
         refute="an earlier line, which this log does not contain, shows another failure",
         layer=part.id if part is not None else "",

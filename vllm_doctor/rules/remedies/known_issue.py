@@ -1,6 +1,7 @@
 """The public report that a failure looks like: by its exception, its message and its calls."""
 
 from vllm_doctor.knowledge.known_issues import Issue, matching
+from vllm_doctor.knowledge.version import Version, as_version
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.rules.case import Case
 
@@ -10,7 +11,13 @@ def issue_of(case: Case, crash: Crash) -> Issue | None:
     for link in crash.links:
         calls = [f"{f.file}:{f.function}" for f in link.frames]
         code = link.frames[-1].code if link.frames else ""
-        found = matching(link.kind, link.message, code, calls, case.version)
-        if found:
-            return found[0]
+        for version in _possible(case):
+            found = matching(link.kind, link.message, code, calls, version)
+            if found:
+                return found[0]
     return None
+
+
+def _possible(case: Case) -> tuple[Version | None, ...]:
+    """The release; each that it can be where the lines of the code alone tell it."""
+    return tuple(map(as_version, reversed(case.version_by_code))) or (case.version,)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.functions import History, Place, history
+from vllm_doctor.knowledge.functions import History, Place, history, last_releases
 from vllm_doctor.knowledge.history import history as table_of
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
@@ -18,31 +18,34 @@ from vllm_doctor.log.traceback import Frame
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.library import called_library
-from vllm_doctor.rules.say import thing
+from vllm_doctor.rules.remedies.library import called_library, raised_by_hand
+from vllm_doctor.rules.say import thing, upgrade
 
 # The calls next to the failure: what is further out hands on what it was given.
 _CALLS = 3
-# A defect that came with a release is met within the next ones; of older code the release before is no way round.
+# A defect that came with a release is met in it or the next ones; from older code nobody goes back.
 _RECENT = 3
 _TORCH = "torch"
 
 
-def of_other_releases(
-    case: Case, fault: Fault, offered: Iterable[Change | None], *, foreseen: bool
-) -> tuple[Change, ...]:
-    """The same changes, a newer vLLM with what it changed, or without it where it changed nothing; then an older one
-    where the code that failed is new. `foreseen`: vLLM refuses something in a sentence, by what may stand elsewhere."""
+def of_other_releases(case: Case, fault: Fault, offered: Iterable[Change | None]) -> tuple[Change, ...]:
+    """The same changes, a newer vLLM with what it changed, or without it where it changed nothing. Where no release is
+    among them: the one before the code that failed came; where nothing is, a newer one that changed it."""
     changes = tuple(one for one in offered if one is not None)
     told = list(_histories(case, fault))
     if not told or case.version is None:
         return changes
+    # What vLLM refuses in a sentence it may refuse by a table that stands elsewhere.
+    refuses = raised_by_hand(fault)
     changed = next((one for one in told if one.changed is not None), None)
     older = _older(case, told)
     if changed is not None:
+        why = _newer(changed)
         before = f"; {older.after}, from before this code came, runs without it" if older is not None else ""
-        changes = tuple(_because(one, _newer(changed) + before) for one in changes)
-    elif not foreseen:
+        changes = tuple(replace(one, why=why + before) if _is_newer(one) else one for one in changes)
+        newer = upgrade(case, why + before) if not changes and not refuses else None
+        changes = (*changes, newer) if newer is not None else changes
+    elif not refuses:
         changes = tuple(one for one in changes if not _is_newer(one))
     return (*changes, older) if older is not None and not any(map(_is_release, changes)) else changes
 
@@ -72,8 +75,11 @@ def _newer(one: History) -> str:
 
 def _older(case: Case, told: list[History]) -> Change | None:
     """The release before the one that brought the code, where that is one of the last."""
+    recent = last_releases(case.version, _RECENT) if case.version is not None else ()
+    if len(case.version_by_code) > 1:
+        recent = ()  # the release before may be the one that runs
     for one in told:
-        if one.before is None or one.since is None or not _recent(case, one.since) or not _takes(case, one.before):
+        if one.before is None or one.since is None or one.since not in recent or not _takes(case, one.before):
             continue
         why = f"{one.since} brought this code of `{one.name}`, in which it failed; the release before runs without it"
         return thing(
@@ -88,11 +94,6 @@ def _older(case: Case, told: list[History]) -> Change | None:
     return None
 
 
-def _recent(case: Case, since: str) -> bool:
-    came, runs = as_version(since).release[:2], case.version.release[:2] if case.version is not None else (0, 0)
-    return came[0] == runs[0] and 0 <= runs[1] - came[1] < _RECENT
-
-
 def _takes(case: Case, release: str) -> bool:
     """Has the release the model and all options of the launch?"""
     at = as_version(release)
@@ -100,10 +101,6 @@ def _takes(case: Case, release: str) -> bool:
     if known is not None and not table_of("models", "architectures").exists(known.fields["architecture"], at):
         return False
     return all((fact := versions.flag(name, at)) is not None and fact.exists for name in case.flags if name != "model")
-
-
-def _because(change: Change, why: str) -> Change:
-    return replace(change, why=why) if _is_newer(change) else change
 
 
 def _is_newer(change: Change) -> bool:
