@@ -41,7 +41,7 @@ def of_other_releases(case: Case, fault: Fault, offered: Iterable[Change | None]
     older = _older(case, told)
     if changed is not None:
         why = _newer(changed)
-        before = f"; {older.after}, from before this code came, runs without it" if older is not None else ""
+        before = f"; {older.after} has older code in its place" if older is not None else ""
         changes = tuple(replace(one, why=why + before) if _is_newer(one) else one for one in changes)
         newer = upgrade(case, why + before) if not changes and not refuses else None
         changes = (*changes, newer) if newer is not None else changes
@@ -81,7 +81,7 @@ def _older(case: Case, told: list[History]) -> Change | None:
     for one in told:
         if one.before is None or one.since is None or one.since not in recent or not _takes(case, one.before):
             continue
-        why = f"{one.since} brought this code of `{one.name}`, in which it failed; the release before runs without it"
+        why = f"{one.since} brought this code of `{one.name}`, in which it failed; the release before has other code in its place"
         return thing(
             ChangeKind.PACKAGE,
             "vllm-version",
