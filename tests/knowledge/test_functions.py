@@ -2,51 +2,56 @@
 
 import pytest
 
-from vllm_doctor.knowledge.functions import History, Place, history, releases_of
+from vllm_doctor.knowledge.functions import CodePlace, FunctionHistory, history_of, releases_of
 from vllm_doctor.knowledge.version import as_version
 
 PACKAGES = "/opt/venv/lib/python3.12/site-packages/vllm/"
 # As a start of 0.18.0 that fails prints them.
 CALLS = (
-    Place(f"{PACKAGES}v1/engine/core.py", 1073, "EngineCoreProc.run_engine_core"),
-    Place(f"{PACKAGES}model_executor/model_loader/base_loader.py", 55, "load_model"),
-    Place(f"{PACKAGES}model_executor/layers/linear.py", 1045, "validate_shard_id"),
+    CodePlace(f"{PACKAGES}v1/engine/core.py", 1073, "EngineCoreProc.run_engine_core"),
+    CodePlace(f"{PACKAGES}model_executor/model_loader/base_loader.py", 55, "load_model"),
+    CodePlace(f"{PACKAGES}model_executor/layers/linear.py", 1045, "validate_shard_id"),
 )
-STAMP = Place("core.py", 1099)
+SHARD = "QKVParallelLinear.validate_shard_id"
+STAMP = CodePlace("core.py", 1099)
 
 
 def test_calls_and_a_stamp_of_the_logger_tell_the_release() -> None:
     assert releases_of(CALLS) == ("0.18.0", "0.18.1", "0.19.0", "0.19.1")
-    assert releases_of((*CALLS, STAMP, Place("v1/worker/gpu_worker.py", 1))) == ("0.18.0", "0.18.1")
+    assert releases_of((*CALLS, STAMP, CodePlace("v1/worker/gpu_worker.py", 1))) == ("0.18.0", "0.18.1")
 
 
 def test_two_places_tell_nothing_and_neither_do_many_that_disagree() -> None:
     assert releases_of(CALLS[:2]) == ()
-    assert releases_of([*CALLS, *(Place("core.py", at) for at in (2, 3))]) == ()
+    assert releases_of([*CALLS, *(CodePlace("core.py", at) for at in (2, 3))]) == ()
 
 
 def test_files_of_others_and_functions_that_no_release_has_there_are_no_places() -> None:
-    others = [Place("/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1775, "_call_impl")] * 9
+    others = [CodePlace("/opt/venv/lib/python3.12/site-packages/torch/nn/modules/module.py", 1775, "_call_impl")] * 9
     assert releases_of([*others, *CALLS[:2]]) == ()
 
 
 @pytest.mark.parametrize(
     ("release", "line", "known"),
     [
-        ("0.18.0", 1045, History("QKVParallelLinear.validate_shard_id", "0.17.0", "0.16.0", "0.25.0", gone=False)),
+        (
+            "0.18.0",
+            1045,
+            FunctionHistory("QKVParallelLinear.validate_shard_id", "0.17.0", "0.16.0", "0.25.0", gone=False),
+        ),
         ("0.16.0", 1045, None),
         ("0.18.0", 5, None),
     ],
 )
 def test_a_function_has_the_release_that_brought_it_and_the_one_that_changed_it(
-    release: str, line: int, known: History | None
+    release: str, line: int, known: FunctionHistory | None
 ) -> None:
-    place = Place(f"{PACKAGES}model_executor/layers/linear.py", line, "validate_shard_id")
-    assert history(place, as_version(release)) == known
+    place = CodePlace(f"{PACKAGES}model_executor/layers/linear.py", line, "validate_shard_id")
+    assert history_of(place, as_version(release)) == known
 
 
 def test_what_the_newest_release_still_has_is_not_changed() -> None:
-    place = Place(f"{PACKAGES}model_executor/model_loader/base_loader.py", 90, "load_model")
-    found = history(place, as_version("0.33.0"))
+    place = CodePlace(f"{PACKAGES}model_executor/model_loader/base_loader.py", 90, "load_model")
+    found = history_of(place, as_version("0.33.0"))
     assert found is not None
     assert (found.changed, found.gone) == (None, False)

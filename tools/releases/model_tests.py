@@ -241,8 +241,8 @@ class ModelTests(Checkpoints):
             case ast.Dict(keys=keys, values=values) if all(isinstance(key, ast.Constant) for key in keys):
                 pairs = zip(keys, values, strict=True)
                 return f"{{{', '.join(f'{ast.unparse(k)}: {self.value(v, state, line)}' for k, v in pairs if k)}}}"
-            case ast.Subscript(value=of, slice=ast.Constant(value=str() as key)) if (
-                entries := _spread([self.value(of, state, line)])
+            case ast.Subscript(value=of, slice=ast.Constant(value=str() as key)) if entries := _spread(
+                [self.value(of, state, line)]
             ):
                 return entries.get(key, UNKNOWN)
             case ast.Subscript(value=of, slice=key) if not isinstance(key, ast.Constant | ast.Slice):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vllm_doctor.knowledge.functions import Place, releases_of
+from vllm_doctor.knowledge.functions import CodePlace, releases_of
 from vllm_doctor.log.match import says
 from vllm_doctor.log.traceback import Crash
 from vllm_doctor.records.log import LogLine
@@ -15,16 +15,16 @@ def releases_by_code(lines: Sequence[LogLine], crashes: Sequence[Crash]) -> tupl
     return releases_of((*_called(crashes), *_stamped(lines)))
 
 
-def _called(crashes: Sequence[Crash]) -> Iterator[Place]:
+def _called(crashes: Sequence[Crash]) -> Iterator[CodePlace]:
     for crash in crashes:
         for link in crash.links:
             for frame in link.frames:
                 if frame.line and not frame.function.startswith("<") and says(frame.file, "call-of-vllm"):
-                    yield Place(frame.file, frame.line, frame.function)
+                    yield CodePlace(frame.file, frame.line, frame.function)
 
 
-def _stamped(lines: Sequence[LogLine]) -> Iterator[Place]:
+def _stamped(lines: Sequence[LogLine]) -> Iterator[CodePlace]:
     for stamp in {line.module for line in lines if line.module is not None and _STAMP in line.module}:
         file, _, number = stamp.rpartition(":")
         if number.isdecimal() and len(number) < 7:
-            yield Place(file, int(number))
+            yield CodePlace(file, int(number))

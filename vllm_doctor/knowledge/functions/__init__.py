@@ -20,7 +20,7 @@ _PLACES = 3
 _AGREE = 0.8
 
 
-class Place(msgspec.Struct, frozen=True):
+class CodePlace(msgspec.Struct, frozen=True):
     """A line of a file that a log names, and the function around it; empty where vLLM's logger stamped its own."""
 
     file: str
@@ -28,7 +28,7 @@ class Place(msgspec.Struct, frozen=True):
     function: str = ""
 
 
-class History(msgspec.Struct, frozen=True):
+class FunctionHistory(msgspec.Struct, frozen=True):
     """One function's body as a release has it.
 
     `since` is the release that brought this body, `before` the one ahead of it where the file was there with another
@@ -65,7 +65,7 @@ class _Source(msgspec.Struct, frozen=True):
     functions: dict[str, tuple[_Body | None, ...]]
 
 
-def releases_of(places: Iterable[Place]) -> tuple[str, ...]:
+def releases_of(places: Iterable[CodePlace]) -> tuple[str, ...]:
     """The releases that have their code where a log says it stands, oldest first; none where too little agrees."""
     votes: Counter[int] = Counter()
     known = 0
@@ -80,7 +80,7 @@ def releases_of(places: Iterable[Place]) -> tuple[str, ...]:
     return tuple(_table().releases[at] for at in sorted(at for at, count in votes.items() if count == most))
 
 
-def history(place: Place, version: Version) -> History | None:
+def history_of(place: CodePlace, version: Version) -> FunctionHistory | None:
     """What became of the function around a place; None where that release has none of its name there."""
     path = _within(place.file)
     at = _release(version)
@@ -107,7 +107,7 @@ def last_releases(version: Version, count: int) -> tuple[str, ...]:
     return _table().releases[max(0, at + 1 - count) : at + 1] if at is not None else ()
 
 
-def _history(source: _Source, name: str, content: int, here: _Body) -> History:
+def _history(source: _Source, name: str, content: int, here: _Body) -> FunctionHistory:
     releases, bodies = _table().releases, source.functions[name]
     first, last = content, content
     while first > 0 and _follows(source, first) and _same(bodies[first - 1], here):
@@ -116,7 +116,7 @@ def _history(source: _Source, name: str, content: int, here: _Body) -> History:
         last += 1
     since, end = source.runs[first][0], source.runs[last][1]
     gone = end + 1 < len(releases) and (last + 1 == len(bodies) or bodies[last + 1] is None)
-    return History(
+    return FunctionHistory(
         name.rstrip("'"),
         releases[since] if since else None,
         releases[since - 1] if first and _follows(source, first) else None,
@@ -134,7 +134,7 @@ def _same(one: _Body | None, other: _Body) -> bool:
     return one is not None and one.body == other.body
 
 
-def _standing(place: Place) -> frozenset[int] | None:
+def _standing(place: CodePlace) -> frozenset[int] | None:
     """The releases that have it there; None where no release has such a file."""
     if not place.function:
         paths: Iterable[str] = _of_name().get(PurePosixPath(place.file).name, ())

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge import versions
-from vllm_doctor.knowledge.functions import History, Place, history, last_releases
-from vllm_doctor.knowledge.history import history as table_of
+from vllm_doctor.knowledge.functions import CodePlace, FunctionHistory, history_of, last_releases
+from vllm_doctor.knowledge.history import history
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
@@ -41,7 +41,7 @@ def of_other_releases(case: Case, fault: Fault, offered: Iterable[Change | None]
     older = _older(case, told)
     if changed is not None:
         why = _newer(changed)
-        before = f"; {older.after} has older code in its place" if older is not None else ""
+        before = f"; {older.after} has older code there" if older is not None else ""
         changes = tuple(replace(one, why=why + before) if _is_newer(one) else one for one in changes)
         newer = upgrade(case, why + before) if not changes and not refuses else None
         changes = (*changes, newer) if newer is not None else changes
@@ -50,7 +50,7 @@ def of_other_releases(case: Case, fault: Fault, offered: Iterable[Change | None]
     return (*changes, older) if older is not None and not any(map(_is_release, changes)) else changes
 
 
-def _histories(case: Case, fault: Fault) -> Iterator[History]:
+def _histories(case: Case, fault: Fault) -> Iterator[FunctionHistory]:
     """Of the calls next to the failure, the innermost first."""
     root = fault.crash.root if fault.crash is not None else None
     if root is None or case.version is None or called_library(fault) not in {None, _TORCH}:
@@ -59,7 +59,7 @@ def _histories(case: Case, fault: Fault) -> Iterator[History]:
     if any(says(frame.file, "call-of-compiler") for frame in root.frames):
         return
     for frame in _own(root.frames)[-1 : -_CALLS - 1 : -1]:
-        if (found := history(Place(frame.file, frame.line, frame.function), case.version)) is not None:
+        if (found := history_of(CodePlace(frame.file, frame.line, frame.function), case.version)) is not None:
             yield found
 
 
@@ -67,13 +67,13 @@ def _own(frames: tuple[Frame, ...]) -> list[Frame]:
     return [one for one in frames if says(one.file, "call-of-vllm")]
 
 
-def _newer(one: History) -> str:
+def _newer(one: FunctionHistory) -> str:
     if one.gone:
         return f"from {one.changed} on this file has no `{one.name}`, in which it failed: other code does its work"
-    return f"{one.changed} changed `{one.name}`, in which it failed, and may mend it"
+    return f"{one.changed} changed `{one.name}`, in which it failed: it may be fixed there"
 
 
-def _older(case: Case, told: list[History]) -> Change | None:
+def _older(case: Case, told: list[FunctionHistory]) -> Change | None:
     """The release before the one that brought the code, where that is one of the last."""
     recent = last_releases(case.version, _RECENT) if case.version is not None else ()
     if len(case.version_by_code) > 1:
@@ -81,7 +81,7 @@ def _older(case: Case, told: list[History]) -> Change | None:
     for one in told:
         if one.before is None or one.since is None or one.since not in recent or not _takes(case, one.before):
             continue
-        why = f"{one.since} brought this code of `{one.name}`, in which it failed; the release before has other code in its place"
+        why = f"{one.since} brought this code of `{one.name}`, in which it failed; {one.before} has other code there"
         return thing(
             ChangeKind.PACKAGE,
             "vllm-version",
@@ -98,7 +98,7 @@ def _takes(case: Case, release: str) -> bool:
     """Has the release the model and all options of the launch?"""
     at = as_version(release)
     known = case.run.first("architecture") if case.run is not None else None
-    if known is not None and not table_of("models", "architectures").exists(known.fields["architecture"], at):
+    if known is not None and not history("models", "architectures").exists(known.fields["architecture"], at):
         return False
     return all((fact := versions.flag(name, at)) is not None and fact.exists for name in case.flags if name != "model")
 
