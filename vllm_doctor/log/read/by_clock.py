@@ -35,8 +35,8 @@ def in_order_of_time(files: Sequence[Sequence[LogLine]]) -> list[LogLine] | None
         first, latest = len(keys), None
         for line in lines:
             now = second_of_year(line.at)
+            speaker = (number, line.stream, line.process, line.pid)
             if now is not None:
-                speaker = (number, line.stream, line.process, line.pid)
                 if own.get(speaker, now) - now > _LATE or newest - now > _YEAR_TURNS:
                     return None
                 own[speaker] = max(now, own.get(speaker, now))
@@ -46,7 +46,9 @@ def in_order_of_time(files: Sequence[Sequence[LogLine]]) -> list[LogLine] | None
                 # Below a step back another process speaks, from there on.
                 latest = now if latest is None or latest - now > _LATE else max(now, latest)
                 newest = max(now, newest)
-            keys.append(newest if latest is None else latest)
+            # A process writes nothing before its own last line, whatever stands between.
+            said = own.get(speaker, 0) if line.process is not None else 0
+            keys.append(newest if latest is None else max(latest, said))
         for index in range(len(keys) - 2, first - 1, -1):
             line = lines[index - first]
             if line.at is None and line.module == "uvicorn":  # it was written before the next line, not with the last

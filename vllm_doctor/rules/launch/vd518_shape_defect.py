@@ -11,7 +11,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.loading_weights import tensor_too_small
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.other_release import of_other_releases
+from vllm_doctor.rules.remedies.other_release import newer, or_another_release
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
 _IDS = (
@@ -63,7 +63,7 @@ def judge(case: Case) -> Outcome:
         # Two shapes tell that something does not fit, not what: the code, the checkpoint, an adapter, a split.
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
-        changes=of_other_releases(
+        changes=or_another_release(
             case,
             fault,
             (
@@ -81,7 +81,7 @@ def judge(case: Case) -> Outcome:
                 )
                 if own
                 else None,
-                upgrade(case, "its release notes say whether the newest release fixes this"),
+                newer(case, fault, "its release notes say whether the newest release fixes this"),
             ),
         ),
         refute="the newest release fails with the same options",

@@ -29,13 +29,13 @@ from vllm_doctor.rules.remedies.library import (
 from vllm_doctor.rules.remedies.library_place import title_of_library_place
 from vllm_doctor.rules.remedies.mentioned import mentioned
 from vllm_doctor.rules.remedies.of_another_vllm import lacks_of_vllm
-from vllm_doctor.rules.remedies.other_release import of_other_releases
+from vllm_doctor.rules.remedies.other_release import newer, or_another_release
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.program import program
 from vllm_doctor.rules.remedies.refusal import asked, by_place, refused_by_vllm
 from vllm_doctor.rules.remedies.sentence import begins, first_words, problem
 from vllm_doctor.rules.remedies.unfit_package import reader_of_transformers
-from vllm_doctor.rules.say import finding, upgrade
+from vllm_doctor.rules.say import finding
 
 # Lines of a part's own that are said before any traceback, and that no other rule is about.
 _LINES = frozenset(
@@ -173,10 +173,9 @@ def _operator(root: Fault, part: Layer | None) -> str:
 
 
 def _that_help(case: Case, root: Fault, changes: tuple[Change, ...]) -> tuple[Change, ...]:
-    """Without a newer release where that refuses the same value by the same test, or has the very code that failed."""
-    if stays(case, root):
-        return tuple(c for c in changes if c.direction is not Direction.UPGRADE)
-    return of_other_releases(case, root, changes)
+    """Without a newer release where that refuses the same value by the same test; where nothing is left, another."""
+    kept = tuple(c for c in changes if c.direction is not Direction.UPGRADE) if stays(case, root) else changes
+    return or_another_release(case, root, kept)
 
 
 def _broken(case: Case, root: Fault, part: Layer | None) -> str:
@@ -244,13 +243,13 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     exact = asked(case, root)
     tested = () if exact else decided(case, root)
     # A value of config.json that this release's code does not know: newer releases know more of them.
-    newer = upgrade(case, _TAKES) if case.version is not None and any(c.name == "model" for c in tested) else None
+    later = newer(case, root, _TAKES) if case.version is not None and any(c.name == "model" for c in tested) else None
     told = first_of_each(
         (
             *exact,
             *(asked_already(case, root) if not exact else ()),
             *tested,
-            newer,
+            later,
             *mentioned(case, root, used=True),
             by_place(case, root),
             *cures(case, root, part),
@@ -259,7 +258,7 @@ def _of_refusal(case: Case, root: Fault, part: Layer) -> tuple[Change, ...]:
     if told or called_library(root) is not None:
         return told  # what a library refuses, a newer vLLM with the same library refuses too
     if part.id not in JUDGED:
-        return first_of_each((upgrade(case, _TAKES),))
+        return first_of_each((newer(case, root, _TAKES),))
     of_parameters = root.crash is not None and says(root.crash.root.frames[-1].file, "call-of-parameters")
     if case.run is None or not (case.run.up_at(root) or of_parameters):
         return ()  # no client has asked for anything yet

@@ -15,7 +15,7 @@ from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.decided import decided
 from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
 from vllm_doctor.rules.remedies.library_place import asked_in_words
-from vllm_doctor.rules.remedies.other_release import of_other_releases
+from vllm_doctor.rules.remedies.other_release import or_another_release
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.remedies.sentence import begins, first_words
@@ -42,7 +42,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=_shown(case, root),
-        changes=of_other_releases(
+        changes=or_another_release(
             case,
             root,
             _once(

@@ -24,8 +24,9 @@ from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
+from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.unfit_package import beside_vllm
-from vllm_doctor.rules.say import set_flag, thing, upgrade
+from vllm_doctor.rules.say import set_flag, thing
 
 # What Python raises where code did not expect its own state: no refusal of a value, so a defect of the release.
 _DEFECTS = frozenset(
@@ -99,7 +100,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _defect(fault):
         offered += _without_its_feature(case, fault)
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
-        offered.append(upgrade(case, why))
+        offered.append(newer(case, fault, why))
         offered.append(_of_its_maker(fault))
     offered += _other_code(case, fault, part)
     if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
@@ -179,15 +180,15 @@ def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, .
     asked = library.raised_by_hand(fault) and case.run is not None and case.run.up_at(fault)
     if part.id != "model-code" or not own or of_draft or asked:
         return ()  # a server that is up has loaded the model: what its code refuses then is what a request holds
-    newer = upgrade(case, "a newer release's code of this model may take it")
+    later = newer(case, fault, "a newer release's code of this model may take it")
     if library.raised_by_hand(fault) and inner is not None and says(inner.function, "call-that-loads-weights"):
-        return (newer, thing(ChangeKind.FLAG, "model", Direction.CHANGE, _OTHER_TENSORS))
+        return (later, thing(ChangeKind.FLAG, "model", Direction.CHANGE, _OTHER_TENSORS))
     if case.effective("model-impl") == "transformers" or (
         inner is not None and says(inner.file, "call-of-vendors-model")
     ):
-        return (newer,)  # a model in a package with kernels for each vendor has no second code
+        return (later,)  # a model in a package with kernels for each vendor has no second code
     why = "runs Transformers' code of this model in place of vLLM's, slower; Transformers must know the model"
-    return (newer, set_flag(case, "model-impl", "transformers", Direction.SET, why))
+    return (later, set_flag(case, "model-impl", "transformers", Direction.SET, why))
 
 
 def _around(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:

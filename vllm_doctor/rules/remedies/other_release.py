@@ -4,9 +4,7 @@ Of 74 defects in vllm_doctor/knowledge/known_issues whose first release without 
 function of the failing calls in 65; of 55 whose first release is known, that one had changed one of them in 50.
 """
 
-from collections.abc import Iterable, Iterator
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.functions import CodePlace, FunctionHistory, history_of, last_releases
@@ -28,26 +26,31 @@ _RECENT = 3
 _TORCH = "torch"
 
 
-def of_other_releases(case: Case, fault: Fault, offered: Iterable[Change | None]) -> tuple[Change, ...]:
-    """The same changes, a newer vLLM with what it changed, or without it where it changed nothing. Where no release is
-    among them: the one before the code that failed came; where nothing is, a newer one that changed it."""
-    changes = tuple(one for one in offered if one is not None)
+def newer(case: Case, fault: Fault, why: str) -> Change | None:
+    """A newer vLLM, and what it changed where this one failed; None where it has the very code, or there is none.
+    `why` stands where nothing is known of that."""
     told = list(_histories(case, fault))
-    if not told or case.version is None:
-        return changes
-    # What vLLM refuses in a sentence it may refuse by a table that stands elsewhere.
-    refuses = raised_by_hand(fault)
-    changed = next((one for one in told if one.changed is not None), None)
-    older = _older(case, told)
+    changed = _changed(told)
     if changed is not None:
-        why = _newer(changed)
+        older = _older(case, told)
         before = f"; {older.after} has older code there" if older is not None else ""
-        changes = tuple(replace(one, why=why + before) if _is_newer(one) else one for one in changes)
-        newer = upgrade(case, why + before) if not changes and not refuses else None
-        changes = (*changes, newer) if newer is not None else changes
-    elif not refuses:
-        changes = tuple(one for one in changes if not _is_newer(one))
-    return (*changes, older) if older is not None and not any(map(_is_release, changes)) else changes
+        return upgrade(case, _what_changed(changed) + before)
+    # What vLLM refuses in a sentence it may refuse by a table that stands elsewhere.
+    return upgrade(case, why) if not told or raised_by_hand(fault) else None
+
+
+def or_another_release(case: Case, fault: Fault, changes: Iterable[Change | None]) -> tuple[Change, ...]:
+    """The changes; where there is none, a release that has other code where this one failed."""
+    known = tuple(one for one in changes if one is not None)
+    told = [] if known else list(_histories(case, fault))
+    changed = _changed(told)
+    another = newer(case, fault, "") if changed is not None and not raised_by_hand(fault) else None
+    another = another or _older(case, told)
+    return (another,) if another is not None else known
+
+
+def _changed(told: Sequence[FunctionHistory]) -> FunctionHistory | None:
+    return next((one for one in told if one.changed is not None), None)
 
 
 def _histories(case: Case, fault: Fault) -> Iterator[FunctionHistory]:
@@ -67,13 +70,13 @@ def _own(frames: tuple[Frame, ...]) -> list[Frame]:
     return [one for one in frames if says(one.file, "call-of-vllm")]
 
 
-def _newer(one: FunctionHistory) -> str:
+def _what_changed(one: FunctionHistory) -> str:
     if one.gone:
         return f"from {one.changed} on this file has no `{one.name}`, in which it failed: other code does its work"
     return f"{one.changed} changed `{one.name}`, in which it failed: it may be fixed there"
 
 
-def _older(case: Case, told: list[FunctionHistory]) -> Change | None:
+def _older(case: Case, told: Sequence[FunctionHistory]) -> Change | None:
     """The release before the one that brought the code, where that is one of the last."""
     recent = last_releases(case.version, _RECENT) if case.version is not None else ()
     if len(case.version_by_code) > 1:
@@ -101,11 +104,3 @@ def _takes(case: Case, release: str) -> bool:
     if known is not None and not history("models", "architectures").exists(known.fields["architecture"], at):
         return False
     return all((fact := versions.flag(name, at)) is not None and fact.exists for name in case.flags if name != "model")
-
-
-def _is_newer(change: Change) -> bool:
-    return _is_release(change) and change.direction is Direction.UPGRADE
-
-
-def _is_release(change: Change) -> bool:
-    return change.name == "vllm-version"

@@ -17,6 +17,7 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import innermost
+from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.sentence import first_words
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
@@ -131,8 +132,8 @@ def changes_of_state(case: Case, fault: Fault) -> tuple[Change, ...]:
     inner = innermost(fault)
     own = inner is not None and says(inner.file, "call-of-vllm") and found[0].startswith(("torch-", "numpy-"))
     why = "vLLM's own code did not expect these tensors: a newer release may handle them"
-    newer = upgrade(case, why) if own and found[0] != "torch-not-finite" else None
-    return (newer,) if newer is not None else ()
+    later = newer(case, fault, why) if own and found[0] != "torch-not-finite" else None
+    return (later,) if later is not None else ()
 
 
 def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
