@@ -62,7 +62,8 @@ def _errors(run: AnalysedRun) -> Iterator[ForeignError]:
         first, number = line.number != number, line.number
         by_vllm = line.module not in {None, "uvicorn"} or says(line.process or "", "process-of-vllm")
         whole = line.excerpt or line.text
-        harmless = says(whole, *_HARMLESS) and not says(whole, *_OF_A_SERVER)
+        of_a_server = any(_as_form(form, line) is not None for form in _OF_A_SERVER)
+        harmless = says(whole, *_HARMLESS) and not of_a_server
         if by_vllm or not first or not whole.strip() or harmless:
             continue
         for form in forms():
