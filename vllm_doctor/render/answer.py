@@ -7,7 +7,7 @@ from vllm_doctor.remedy import release
 from vllm_doctor.remedy.argv import at_once, exact
 from vllm_doctor.render.instructions import deed
 from vllm_doctor.render.page import Page
-from vllm_doctor.render.sentences import aside, detail_and_why, facts
+from vllm_doctor.render.sentences import aside, detail_and_why, facts, release_told
 from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
     FIELD,
@@ -32,9 +32,8 @@ def head(page: Page, diagnosis: Diagnosis) -> None:
     who = visible(subject(diagnosis.subject), 120)
     first = diagnosis.findings[0] if diagnosis.findings else None
     if first is not None:
-        by_lines = diagnosis.facts.get("vllm_version_by_lines")
-        version = f"{by_lines} (by its line numbers)" if by_lines else diagnosis.facts.get("vllm_version")
-        who = who or (f"vLLM {visible(str(version), 60)}" if version else "vLLM")
+        version = release_told(diagnosis)
+        who = who or (f"vLLM {visible(version, 100)}" if version else "vLLM")
         state = (
             "may have this fault"
             if first.confidence is Confidence.POSSIBLE

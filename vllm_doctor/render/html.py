@@ -10,7 +10,7 @@ from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.grounds import emergency
 from vllm_doctor.render.instructions import deed
-from vllm_doctor.render.sentences import facts, predicted, was
+from vllm_doctor.render.sentences import facts, predicted, release_told, was
 from vllm_doctor.render.template import rendered
 from vllm_doctor.render.vocabulary import SEVERITIES, by_whom, failed_while_serving, place
 from vllm_doctor.rules.explain import meaning
@@ -88,7 +88,7 @@ def _means(diagnosis: Diagnosis) -> str:
 def named(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     """Release, model, card, what starts it, and the launch, as far as they are known."""
     facts = diagnosis.facts
-    found = [("vLLM", facts.get("vllm_version")), ("model", facts.get("model")), ("host", diagnosis.subject.host)]
+    found = [("vLLM", release_told(diagnosis)), ("model", facts.get("model")), ("host", diagnosis.subject.host)]
     found += [
         ("card", facts.get("card")),
         ("unit", diagnosis.subject.unit),

@@ -9,7 +9,7 @@ from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render import memory_use
 from vllm_doctor.render.instructions import deed
-from vllm_doctor.render.sentences import aside, detail_and_why
+from vllm_doctor.render.sentences import aside, detail_and_why, release_told
 from vllm_doctor.render.text import figure
 from vllm_doctor.render.vocabulary import (
     CERTAINTIES,
@@ -76,10 +76,9 @@ def _memory(use: MemoryUse) -> Iterator[str]:
 
 def _about(diagnosis: Diagnosis) -> Iterator[str]:
     """Release, model and card, as far as they are known."""
-    named = {"vLLM": "vllm_version", "model": "model", "card": "card"}
-    rows = [
-        f"| {name} | {without_markup(str(value))} |" for name, of in named.items() if (value := diagnosis.facts.get(of))
-    ]
+    facts = diagnosis.facts
+    named = {"vLLM": release_told(diagnosis), "model": facts.get("model"), "card": facts.get("card")}
+    rows = [f"| {name} | {without_markup(str(value))} |" for name, value in named.items() if value]
     if rows:
         yield "\n".join(("| | |", "|---|---|", *rows)) + "\n"
     if diagnosis.launch:

@@ -104,12 +104,19 @@ _PAST = {"before_last_crash": "before it last ended by itself", "guard_restarted
 
 def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
     """What was read of the subject, what is nought or not known left out; and notes about the log, a line each."""
-    told = [shown.format(_read(value)) for name, shown in _FACTS.items() if (value := diagnosis.facts.get(name))]
+    read = {**diagnosis.facts, "vllm_version": release_told(diagnosis)}
+    told = [shown.format(_read(value)) for name, shown in _FACTS.items() if (value := read.get(name))]
     notes = [str(value) for name, value in diagnosis.facts.items() if name.startswith("log_note_")]
     notes += [f"{told}: {value}" for name, told in _PAST.items() if (value := diagnosis.facts.get(name))]
     if diagnosis.facts.get("complete_head") is False:
         notes.insert(0, "the beginning of this run was not in what was read")
     return told, [visible(note, 300) for note in notes]
+
+
+def release_told(diagnosis: Diagnosis) -> str:
+    """`0.33.0`, or `0.18.0 or 0.18.1 (by its line numbers)` where nothing else tells it; empty of an unknown one."""
+    by_lines = diagnosis.facts.get("vllm_version_by_lines")
+    return f"{by_lines} (by its line numbers)" if by_lines else str(diagnosis.facts.get("vllm_version") or "")
 
 
 def _read(value: Scalar) -> str:

@@ -58,7 +58,7 @@ def facts_of(case: Case) -> dict[str, Scalar]:
     """What was read of the subject itself: version, model, how far the start came, runs before this one."""
     facts: dict[str, Scalar] = {"vllm_version": case.version_text}
     if by_code := case.version_by_code:
-        facts["vllm_version_by_lines"] = " or ".join(by_code)
+        facts["vllm_version_by_lines"] = " to ".join((by_code[0], by_code[-1])) if by_code[2:] else " or ".join(by_code)
     facts["model"] = case.model
     if case.gpu_name:
         count = len(case.gpus or ())
