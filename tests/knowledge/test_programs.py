@@ -27,6 +27,8 @@ LINES = {
     "argparse": "room: error: argument command: invalid choice: 'open' (choose from 'lock', 'shut')",
     "pip": "ERROR: No matching distribution found for room==9",
     "pip-uv": "  × No solution found when resolving dependencies:",
+    "conda": "EnvironmentNameNotFound: Could not find conda environment: room",
+    "no-installer": "/start.sh: line 4: pip: command not found",
     "apt": "E: Unable to locate package room",
     "shell": "/start.sh: line 4: ROOM: unbound variable",
     "exec": "exec /usr/local/bin/room: exec format error",

@@ -26,5 +26,5 @@ def _called(crashes: Sequence[Crash]) -> Iterator[CodePlace]:
 def _stamped(lines: Sequence[LogLine]) -> Iterator[CodePlace]:
     for stamp in {line.module for line in lines if line.module is not None and _STAMP in line.module}:
         file, _, number = stamp.rpartition(":")
-        if number.isdecimal() and len(number) < 7:
+        if number.isascii() and number.isdecimal() and len(number) < 7:
             yield CodePlace(file, int(number))

@@ -16,7 +16,7 @@ from itertools import chain, islice
 from vllm_doctor.log.match import kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.log.traceback import Crash
+from vllm_doctor.log.traceback import Crash, names_a_call
 from vllm_doctor.records.log import LogLine
 
 # Two or three processes that write at once leave as many lines in one.
@@ -68,7 +68,24 @@ def last_words(run: AnalysedRun) -> LogLine | None:
     A traceback that is whole was judged by what it says. What stands between a stop and the last that the server said
     is the noise of the stop.
     """
-    return next(_said(run), None)
+    return next(_said(run), None) or _last_of_an_engine(run)
+
+
+def _last_of_an_engine(run: AnalysedRun) -> LogLine | None:
+    """The last call that an engine's error shows, where its traceback was cut before the exception and the engine wrote
+    nothing else below it: what the front end answered below it was done before."""
+    told = {i for crash in run.crashes if crash.root.name for i in range(crash.first, crash.last + 1)}
+    ended: set[tuple[str | None, int | None]] = set()
+    for index in reversed(range(len(run.lines))):
+        line = run.lines[index]
+        who = (line.process, line.pid)
+        if who in ended or not says(line.process or "", "process-of-engine"):
+            continue
+        if line.level not in _SERIOUS or index in told:
+            ended.add(who)
+        elif names_a_call(line.text):
+            return line
+    return None
 
 
 def complaints(run: AnalysedRun) -> tuple[LogLine, ...]:

@@ -135,6 +135,11 @@ def path_of(printed: str) -> str:
     return printed.replace("\\", "/")
 
 
+def names_a_call(text: str) -> bool:
+    """Is it the line of a call: `File "…", line 41, in main`?"""
+    return _FRAME.match(text) is not None
+
+
 def packages_folder(file: str) -> str:
     """The folder of packages that the file of a call lies in, with its last `/`; empty where it lies in none."""
     found = _INSTALLED.match(file)

@@ -114,9 +114,13 @@ def facts(diagnosis: Diagnosis) -> tuple[list[str], list[str]]:
 
 
 def release_told(diagnosis: Diagnosis) -> str:
-    """`0.33.0`, or `0.18.0 or 0.18.1 (by its line numbers)` where nothing else tells it; empty of an unknown one."""
+    """`0.33.0`, or `0.18.0 or 0.18.1 (by its line numbers; …)` where nothing else tells it; empty of an unknown one."""
     by_lines = diagnosis.facts.get("vllm_version_by_lines")
-    return f"{by_lines} (by its line numbers)" if by_lines else str(diagnosis.facts.get("vllm_version") or "")
+    return (
+        f"{by_lines} (by its line numbers; or a build near it)"
+        if by_lines
+        else str(diagnosis.facts.get("vllm_version") or "")
+    )
 
 
 def _read(value: Scalar) -> str:

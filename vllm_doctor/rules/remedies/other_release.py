@@ -4,7 +4,7 @@ Of 74 defects in vllm_doctor/knowledge/known_issues whose first release without 
 function of the failing calls in 65; of 55 whose first release is known, that one had changed one of them in 50.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from vllm_doctor.knowledge import versions
 from vllm_doctor.knowledge.functions import CodePlace, FunctionHistory, history_of, last_releases
@@ -29,12 +29,13 @@ _TORCH = "torch"
 def newer(case: Case, fault: Fault, why: str) -> Change | None:
     """A newer vLLM, and what it changed where this one failed; None where it has the very code, or there is none.
     `why` stands where nothing is known of that."""
-    told = list(_histories(case, fault))
+    told = _histories(case, fault)
     changed = _changed(told)
     if changed is not None:
         older = _older(case, told)
+        way = "in which it failed" if changed is told[0] else "which led to the failure"
         before = f"; {older.after} has older code there" if older is not None else ""
-        return upgrade(case, _what_changed(changed) + before)
+        return upgrade(case, _what_changed(changed, way) + before)
     # What vLLM refuses in a sentence it may refuse by a table that stands elsewhere.
     return upgrade(case, why) if not told or raised_by_hand(fault) else None
 
@@ -42,7 +43,7 @@ def newer(case: Case, fault: Fault, why: str) -> Change | None:
 def or_another_release(case: Case, fault: Fault, changes: Iterable[Change | None]) -> tuple[Change, ...]:
     """The changes; where there is none, a release that has other code where this one failed."""
     known = tuple(one for one in changes if one is not None)
-    told = [] if known else list(_histories(case, fault))
+    told = () if known else _histories(case, fault)
     changed = _changed(told)
     another = newer(case, fault, "") if changed is not None and not raised_by_hand(fault) else None
     another = another or _older(case, told)
@@ -53,27 +54,27 @@ def _changed(told: Sequence[FunctionHistory]) -> FunctionHistory | None:
     return next((one for one in told if one.changed is not None), None)
 
 
-def _histories(case: Case, fault: Fault) -> Iterator[FunctionHistory]:
-    """Of the calls next to the failure, the innermost first."""
+def _histories(case: Case, fault: Fault) -> Sequence[FunctionHistory]:
+    """Of the calls next to the failure, the innermost first; none where one of them stands elsewhere: another build."""
     root = fault.crash.root if fault.crash is not None else None
     if root is None or case.version is None or called_library(fault) not in {None, _TORCH}:
-        return
+        return ()
     # What a compiler runs is other code than that which it was made from.
     if any(says(frame.file, "call-of-compiler") for frame in root.frames):
-        return
-    for frame in _own(root.frames)[-1 : -_CALLS - 1 : -1]:
-        if (found := history_of(CodePlace(frame.file, frame.line, frame.function), case.version)) is not None:
-            yield found
+        return ()
+    nearest = [CodePlace(one.file, one.line, one.function) for one in _own(root.frames)[: -_CALLS - 1 : -1]]
+    found = [one for place in nearest if (one := history_of(place, case.version)) is not None]
+    return found if len(found) == len(nearest) else ()
 
 
 def _own(frames: tuple[Frame, ...]) -> list[Frame]:
-    return [one for one in frames if says(one.file, "call-of-vllm")]
+    return [one for one in frames if says(one.file, "call-of-vllm") and not one.function.startswith("<")]
 
 
-def _what_changed(one: FunctionHistory) -> str:
+def _what_changed(one: FunctionHistory, way: str) -> str:
     if one.gone:
-        return f"from {one.changed} on this file has no `{one.name}`, in which it failed: other code does its work"
-    return f"{one.changed} changed `{one.name}`, in which it failed: it may be fixed there"
+        return f"from {one.changed} on this file has no `{one.name}`, {way}: other code does its work"
+    return f"{one.changed} changed `{one.name}`, {way}: it may be fixed there"
 
 
 def _older(case: Case, told: Sequence[FunctionHistory]) -> Change | None:
@@ -84,7 +85,8 @@ def _older(case: Case, told: Sequence[FunctionHistory]) -> Change | None:
     for one in told:
         if one.before is None or one.since is None or one.since not in recent or not _takes(case, one.before):
             continue
-        why = f"{one.since} brought this code of `{one.name}`, in which it failed; {one.before} has other code there"
+        way = "in which it failed" if one is told[0] else "which led to the failure"
+        why = f"{one.since} brought this code of `{one.name}`, {way}; {one.before} has other code there"
         return thing(
             ChangeKind.PACKAGE,
             "vllm-version",
