@@ -15,6 +15,7 @@ from vllm_doctor.rules.gates.rocm import least_capability
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
+from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import off
 from vllm_doctor.rules.remedies.other_kernel import in_its_place, other_kernel
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
@@ -77,6 +78,8 @@ def judge(case: Case) -> Outcome:
         return _warned(case) or fault
     if "xformers-no-cuda" in fault.ids:
         return Clear("xFormers has no code for any card: it was built without CUDA")
+    if "no-compiled-kernel" in fault.ids and fault.crash is not None and issue_of(case, fault.crash) is not None:
+        return Clear("this release says so where it has the kernel, a defect that VD526 names")
     if "fp8-type" in fault.ids:
         return _without_fp8(case, fault)
     # FlashInfer has kernels for this card: it is the host's nvcc that does not know it.
