@@ -2,6 +2,7 @@
 
 import pytest
 
+from vllm_doctor.knowledge import functions
 from vllm_doctor.knowledge.functions import CodePlace, FunctionHistory, history_of, releases_of
 from vllm_doctor.knowledge.version import as_version
 
@@ -13,6 +14,7 @@ CALLS = (
     CodePlace(f"{PACKAGES}model_executor/layers/linear.py", 1045, "validate_shard_id"),
 )
 SHARD = "QKVParallelLinear.validate_shard_id"
+BODY = functions._Body(1, 9, 1)
 STAMP = CodePlace("core.py", 1099)
 
 
@@ -55,3 +57,8 @@ def test_what_the_newest_release_still_has_is_not_changed() -> None:
     found = history_of(place, as_version("0.33.0"))
     assert found is not None
     assert (found.changed, found.gone) == (None, False)
+
+
+def test_a_function_whose_file_is_away_for_a_time_is_gone_where_the_file_went() -> None:
+    source = functions._Source(((0, 1), (3, 3)), (frozenset(), frozenset()), {"f": (BODY, BODY)})
+    assert functions._history(source, "f", 0, BODY).gone

@@ -1,6 +1,9 @@
 """Which release wrote a log without a version, and what another release changed where it failed."""
 
+import pytest
+
 from tests.rules.test_ends import diagnosed
+from vllm_doctor.knowledge import functions
 from vllm_doctor.records.finding import Diagnosis
 from vllm_doctor.render import human, markdown
 
@@ -63,3 +66,21 @@ def _lines(calls: tuple[tuple[str, int, str], ...]) -> str:
     frames = "".join(f'  File "{PACKAGES}{file}", line {line}, in {name}\n    held[at]\n' for file, line, name in calls)
     text = f"Traceback (most recent call last):\n{frames}KeyError: 'cmpl-41'"
     return "".join(f"(EngineCore pid=9) ERROR 05-02 09:31:40 [core.py:1499] {one}\n" for one in text.split("\n"))
+
+
+def test_a_printed_release_is_not_looked_up_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table is five megabytes: it is read where no line prints the version, or something failed in vLLM's code."""
+    monkeypatch.setattr(functions, "_standing", _unread)
+    told = diagnosed(PRINTED.format("0.32.0") + "(APIServer pid=7) INFO:     Application startup complete.\n")
+    assert told.facts["vllm_version"] == "0.32.0"
+
+
+def test_beside_a_plugin_no_older_vllm_is_offered_alone() -> None:
+    plugin = "(EngineCore pid=9) INFO 05-02 09:11:10 [__init__.py:38] - ascend -> vllm_ascend:register\n"
+    plugin += "(EngineCore pid=9) INFO 05-02 09:11:10 [__init__.py:207] Platform plugin ascend is activated\n"
+    told = diagnosed(plugin + PRINTED.format("0.32.0") + _lines(SAME))
+    assert not [one for one in told.findings[0].changes if one.name == "vllm-version"]
+
+
+def _unread(_: functions.CodePlace) -> None:
+    raise AssertionError("the table of functions was read")

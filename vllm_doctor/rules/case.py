@@ -220,9 +220,10 @@ class Case:
     @property
     def version_by_code(self) -> tuple[str, ...]:
         """The releases that the version is one of, where nothing but its line numbers tells it."""
-        by_code = self._run.releases_by_code if self._run is not None and self.version_text is not None else ()
-        printed = self._run is not None and (self._run.version or self._run.told_version)
-        return by_code if not printed and not isinstance(self._snapshot.version, Known) else ()
+        run = self._run
+        if run is None or run.version or run.told_version or isinstance(self._snapshot.version, Known):
+            return ()
+        return run.releases_by_code if self.version_text is not None else ()
 
     @property
     def version(self) -> Version | None:
@@ -280,8 +281,10 @@ class Case:
         """The release whose names and values an answer uses: the server's own; where nothing tells that, the last one
         that raises in the words of what failed, has the files of its calls and its code where the log says, takes the
         launch's options and was out when it ran, else the newest known."""
+        if self.version is not None:
+            return self.version
         told = (self._last_to_say, self.last_to_take, self._out_then, self._last_by_code)
-        return self.version or min(filter(None, told), default=versions.newest_known())
+        return min(filter(None, told), default=versions.newest_known())
 
     def has_flag(self, name: str, until: Version | None = None) -> FlagFact | None:
         """What this version knows of an option; None where it has none of that name, or where that is not known.

@@ -238,12 +238,17 @@ def upgrade_to(case: Case, to: Version, why: str) -> Change | None:
         why += f"; {plugin} is made for one release of vLLM: take a newer pair of both, as its documentation names them"
         command = f"pip show vllm {plugin} | grep -E '^(Name|Version)'; pip index versions {plugin}"
         return thing(ChangeKind.PACKAGE, plugin, Direction.UPGRADE, why, command=command)
+    return release_to(case, str(to), Direction.UPGRADE, why)
+
+
+def release_to(case: Case, to: str, direction: Direction, why: str) -> Change:
+    """This release of vLLM in place of the one that runs."""
     return thing(
         ChangeKind.PACKAGE,
         "vllm-version",
-        Direction.UPGRADE,
+        direction,
         why,
-        to=str(to),
+        to=to,
         before=case.version_text,
         inventory="vllm_version",
     )

@@ -115,7 +115,8 @@ def _history(source: _Source, name: str, content: int, here: _Body) -> FunctionH
     while last + 1 < len(bodies) and _follows(source, last + 1) and _same(bodies[last + 1], here):
         last += 1
     since, end = source.runs[first][0], source.runs[last][1]
-    gone = end + 1 < len(releases) and (last + 1 == len(bodies) or bodies[last + 1] is None)
+    ended = last + 1 == len(bodies) or not _follows(source, last + 1)
+    gone = end + 1 < len(releases) and (ended or bodies[last + 1] is None)
     return FunctionHistory(
         name.rstrip("'"),
         releases[since] if since else None,

@@ -10,12 +10,22 @@ import msgspec
 Where = Literal["before", "after"]
 # What a phrase says of the name beside it. `condition`: the name is a circumstance; `only`: the rest is refused without
 # it; `bad`: its value is no good; `wrong` and `another`: another value; `needed`: a feature in words must be there.
-Wants = (
-    Literal[
-        "condition", "only", "off", "on", "with", "by", "more", "less", "bad", "wrong", "needed", "at least", "at most"
-    ]
-    | Literal["another"]
-)
+Wants = Literal[
+    "condition",
+    "only",
+    "off",
+    "on",
+    "with",
+    "by",
+    "more",
+    "less",
+    "bad",
+    "wrong",
+    "needed",
+    "at least",
+    "at most",
+    "another",
+]
 
 
 class Phrase(msgspec.Struct, frozen=True):

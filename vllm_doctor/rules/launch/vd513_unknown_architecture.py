@@ -18,7 +18,7 @@ from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.python_environment import ON_LINUX
-from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
+from vllm_doctor.rules.say import finding, release_to, set_flag, thing, upgrade
 
 _MODELS: Final = "vllm.model_executor.models.registry"
 NEWER: Final = "a newer release knows more architectures, and installs a newer `transformers`"
@@ -225,15 +225,7 @@ def _with(case: Case, name: str | None) -> Change | None:
 def _older(case: Case, until: str, why: str) -> Change:
     last = versions.parse_version(until)
     newer = case.version is not None and last is not None and case.version < last
-    return thing(
-        ChangeKind.PACKAGE,
-        "vllm-version",
-        Direction.UPGRADE if newer else Direction.DOWNGRADE,
-        why,
-        to=until,
-        before=case.version_text,
-        inventory="vllm_version",
-    )
+    return release_to(case, until, Direction.UPGRADE if newer else Direction.DOWNGRADE, why)
 
 
 RULE = rule("VD513", reads=frozenset({Signal.LOG, Signal.LAUNCH, Signal.VERSION}), judge=judge)

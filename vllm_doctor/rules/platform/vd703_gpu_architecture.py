@@ -18,7 +18,7 @@ from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_ki
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import off
 from vllm_doctor.rules.remedies.other_kernel import in_its_place, other_kernel
-from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
+from vllm_doctor.rules.say import environment, finding, release_to, set_flag, thing, upgrade
 
 _IDS = (
     "no-kernel-image",
@@ -309,9 +309,7 @@ def _build(case: Case) -> Change | None:
     if case.version >= right if newer else case.version <= right:
         return None  # this release's own wheel has it: it is another build, or the card is not what failed
     way = Direction.UPGRADE if newer else Direction.CHANGE
-    return thing(
-        ChangeKind.PACKAGE, "vllm-version", way, why, to=fit.version, before=case.version_text, inventory="vllm_version"
-    )
+    return release_to(case, fit.version, way, why)
 
 
 _WITHOUT_MLA = "a model with latent attention (DeepSeek) then takes plain attention, with a larger KV cache"

@@ -14,10 +14,10 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.traceback import Frame
 from vllm_doctor.records.finding import Change
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import called_library, raised_by_hand
-from vllm_doctor.rules.say import thing, upgrade
+from vllm_doctor.rules.say import release_to, upgrade
 
 # The calls next to the failure: what is further out hands on what it was given.
 _CALLS = 3
@@ -30,24 +30,30 @@ def newer(case: Case, fault: Fault, why: str) -> Change | None:
     """A newer vLLM, and what it changed where this one failed; None where it has the very code, or there is none.
     `why` stands where nothing is known of that."""
     told = _histories(case, fault)
-    changed = _changed(told)
-    if changed is not None:
-        older = _older(case, told)
-        way = "in which it failed" if changed is told[0] else "which led to the failure"
-        before = f"; {older.after} has older code there" if older is not None else ""
-        return upgrade(case, _what_changed(changed, way) + before)
     # What vLLM refuses in a sentence it may refuse by a table that stands elsewhere.
-    return upgrade(case, why) if not told or raised_by_hand(fault) else None
+    unknown = not told or raised_by_hand(fault)
+    return _newer(case, told) if _changed(told) is not None else upgrade(case, why) if unknown else None
 
 
 def or_another_release(case: Case, fault: Fault, changes: Iterable[Change | None]) -> tuple[Change, ...]:
     """The changes; where there is none, a release that has other code where this one failed."""
     known = tuple(one for one in changes if one is not None)
     told = () if known else _histories(case, fault)
-    changed = _changed(told)
-    another = newer(case, fault, "") if changed is not None and not raised_by_hand(fault) else None
-    another = another or _older(case, told)
+    another = (_newer(case, told) if not raised_by_hand(fault) else None) or _older(case, told)
     return (another,) if another is not None else known
+
+
+def _newer(case: Case, told: Sequence[FunctionHistory]) -> Change | None:
+    """The newest release, and which one changed the code; None where none did."""
+    changed = _changed(told)
+    if changed is None:
+        return None
+    way = _way(changed, told)
+    why = f"{changed.changed} changed `{changed.name}`, {way}: it may be fixed there"
+    if changed.gone:
+        why = f"from {changed.changed} on this file has no `{changed.name}`, {way}: other code does its work"
+    older = _older(case, told)
+    return upgrade(case, why + (f"; {older.after} has older code there" if older is not None else ""))
 
 
 def _changed(told: Sequence[FunctionHistory]) -> FunctionHistory | None:
@@ -71,31 +77,21 @@ def _own(frames: tuple[Frame, ...]) -> list[Frame]:
     return [one for one in frames if says(one.file, "call-of-vllm") and not one.function.startswith("<")]
 
 
-def _what_changed(one: FunctionHistory, way: str) -> str:
-    if one.gone:
-        return f"from {one.changed} on this file has no `{one.name}`, {way}: other code does its work"
-    return f"{one.changed} changed `{one.name}`, {way}: it may be fixed there"
+def _way(one: FunctionHistory, told: Sequence[FunctionHistory]) -> str:
+    return "in which it failed" if one is told[0] else "which led to the failure"
 
 
 def _older(case: Case, told: Sequence[FunctionHistory]) -> Change | None:
     """The release before the one that brought the code, where that is one of the last."""
-    recent = last_releases(case.version, _RECENT) if case.version is not None else ()
-    if len(case.version_by_code) > 1:
-        recent = ()  # the release before may be the one that runs
+    # A plugin is made for one release; of several that it can be the release before may be the one that runs.
+    if case.version is None or case.plugin is not None or len(case.version_by_code) > 1:
+        return None
+    recent = last_releases(case.version, _RECENT)
     for one in told:
         if one.before is None or one.since is None or one.since not in recent or not _takes(case, one.before):
             continue
-        way = "in which it failed" if one is told[0] else "which led to the failure"
-        why = f"{one.since} brought this code of `{one.name}`, {way}; {one.before} has other code there"
-        return thing(
-            ChangeKind.PACKAGE,
-            "vllm-version",
-            Direction.DOWNGRADE,
-            why,
-            to=one.before,
-            before=case.version_text,
-            inventory="vllm_version",
-        )
+        why = f"{one.since} brought this code of `{one.name}`, {_way(one, told)}; {one.before} has other code there"
+        return release_to(case, one.before, Direction.DOWNGRADE, why)
     return None
 
 
