@@ -3,6 +3,7 @@
 import pytest
 
 from tests.log.judging import judged_text
+from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.log.read.assemble import log_of_lines
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.verdict import Verdict
@@ -60,7 +61,7 @@ ImportError: /srv/vllm/vllm/_C.abi3.so: undefined symbol: _ZN3c104acme
     [
         (ARGUMENT.format(version="vllm==0.12.0", name="num_scheduler_steps"), "VD501", "num-scheduler-steps", None),
         (ARGUMENT.format(version="vllm==0.6.3", name="num_scheduler_steps"), "VD502", "num-scheduler-steps", None),
-        (QUOTED, "VD523", "model", None),
+        (QUOTED, "VD523", "vllm-version", str(newest_known())),
         (QUEUE, "VD801", "NCCL_P2P_DISABLE", "1"),
         (SIGNALLED, "VD601", None, None),
         ("vllm\ntorch._dynamo.exc.Unsupported: call to a builtin\n", "VD527", "enforce-eager", "True"),

@@ -14,6 +14,7 @@ from vllm_doctor.rules.gates.named_fault import exception_line, named, severity,
 from vllm_doctor.rules.gates.shared_memory import of_mapped_weights
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.prompt_items import limit
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
@@ -150,7 +151,11 @@ def _changes(case: Case, fault: Fault, known: str | None) -> tuple[Change | None
             upgrade(case, "this release may read this draft"),
         )
     why = f"use a checkpoint saved for this release: the model's code does not read a tensor of this one ({said})"
-    return (set_flag(case, "model", None, Direction.CHANGE, why), upgrade(case, "a newer release may read the layout"))
+    # Checkpoints are published with the release that reads them: an older one is what is met most often.
+    return (
+        newer(case, fault, "a newer release may read the layout"),
+        set_flag(case, "model", None, Direction.CHANGE, why),
+    )
 
 
 def _sent_by_a_trainer(fault: Fault) -> bool:
