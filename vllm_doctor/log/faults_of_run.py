@@ -10,6 +10,7 @@ from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import asked_of_another, kill_accounts, memory_accounts, memory_talk
 from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.log.unpickled import kind_of
 from vllm_doctor.records.log import LogLine
 
 _HANDLED = frozenset({"DEBUG", "INFO", "WARNING"})
@@ -106,7 +107,11 @@ class RunWithFaults(RunWithPhases):
                 continue
             line = self.lines[hit.index]
             # Only the text is left: of a KeyError that is its key, in quotes.
-            kind, error = _as_written(error) or (_kind_of(error), error)
+            kind, error = _as_written(error) or (kind_of(error), error)
+            step = read("step-of-v0", error)
+            error = step["said"] if step is not None else error
+            if not error.strip():
+                continue  # a check without words, of which no call is left either
             link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
@@ -273,15 +278,6 @@ def _could_be_raised(text: str) -> bool:
     """Has it words enough to tell a sentence, and is it no warning of Python's, of a shell's or of vLLM's, which raises
     the same words where it is told to?"""
     return text.count(" ") >= _WORDS and not says(text, *_WARNINGS)
-
-
-def _kind_of(error: str) -> str:
-    """The class of an exception of which its text alone is left: of a KeyError that is its key, in quotes."""
-    from vllm_doctor.knowledge.said_by import kind_that_says
-
-    if says(f"AttributeError: {error}", "python-attribute"):
-        return "AttributeError"
-    return "KeyError" if error[:1] == "'" else kind_that_says(error) or "RuntimeError"
 
 
 def _as_written(text: str) -> tuple[str, str] | None:

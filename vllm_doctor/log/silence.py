@@ -129,6 +129,13 @@ _WAITS: dict[str, Usual] = {
         "Ray connects, and then waits for the GPUs of the placement group: ray status shows both, whether the head "
         "answers and what is asked for and free; the head's port and its workers' must be open between the hosts",
     ),
+    "lmcache-engine": Usual(
+        "seconds; minutes where the pool has hundreds of GiB",
+        10,
+        "LMCache takes its whole local pool of the host's memory next, and pins it, in every rank "
+        "(max_local_cpu_size GB each, LMCACHE_MAX_LOCAL_CPU_SIZE): free -h and the container's limit must hold all "
+        "of them; if a process is gone, journalctl -k or kubectl describe says whether it was killed for memory",
+    ),
     _BATCH: Usual(
         "seconds; a few minutes where kernels are compiled for the first time",
         15,

@@ -17,6 +17,7 @@ from vllm_doctor.rules.gates.fallback import architecture_of, on_transformers_co
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.gates.refusals_with_rules import ARCHITECTURE
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.missing_module import fitting
 from vllm_doctor.rules.remedies.python_environment import ON_LINUX
 from vllm_doctor.rules.say import finding, release_to, set_flag, thing, upgrade
 
@@ -35,6 +36,7 @@ def judge(case: Case) -> Outcome:
         return _crashed(case, fault) or _not_imported(case, fault)
     # Transformers reads GGUF files of fewer architectures than vLLM serves.
     gguf = "arch-gguf" in fault.ids
+    of_transformers = "arch-transformers" in fault.ids and not gguf
     if "arch-gguf-type" in fault.ids:
         return finding(
             RULE,
@@ -46,19 +48,32 @@ def judge(case: Case) -> Outcome:
         )
     return finding(
         RULE,
-        title="Transformers does not read a GGUF file of this architecture" if gguf else "",
+        title="Transformers does not read a GGUF file of this architecture"
+        if gguf
+        else "The installed Transformers does not know this type of model"
+        if of_transformers
+        else "",
         severity=severity(case, fault),
         evidence=shown(case, fault, *ARCHITECTURE),
         changes=(
             _other_files(case) if gguf else None,
             _with_head(case, fault),
             _release(case, fault),
+            _transformers(case) if of_transformers else None,
             _draft(case, fault),
         ),
         refute="the installed Transformers lists it among GGUF_SUPPORTED_ARCHITECTURES (modeling_gguf_pytorch_utils.py)"
         if gguf
         else "the model card names this vLLM version or an older one",
     )
+
+
+def _transformers(case: Case) -> Change:
+    """A newer one under the same vLLM, which may have the model's code of its own."""
+    why = "where this vLLM lists the architecture, a newer Transformers alone is enough: the newest that it permits"
+    see = "pip show -v vllm | grep -i transformers; grep -E 'architectures|model_type' MODEL/config.json"
+    to = fitting(case, "transformers")
+    return thing(ChangeKind.PACKAGE, "transformers", Direction.UPGRADE, why, to=to, command=see)
 
 
 def _other_files(case: Case) -> Change | None:

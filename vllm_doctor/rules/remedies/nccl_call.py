@@ -1,5 +1,6 @@
 """The call of which NCCL says that it failed, and the setting on which that call hangs: rows of nccl_call.toml."""
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -63,30 +64,37 @@ def call_told(case: Case) -> NcclWarning | None:
     if run is None:
         return None
     told = [(hit, call) for hit in run.all("nccl-warning") if (call := _call_of(hit)) is not None]
-    # A communicator survives some of them: one that it does not comes before those, wherever it stands.
-    first = next((one for one in told if one[1].ends), told[0] if told else None)
+    # The one that torch quotes as the last, where it ends a communicator, is what the failing call stopped at. A
+    # communicator survives some of them: one that it does not comes before those, wherever it stands.
+    quoted = {words for _, words in _quoted(run)}
+    ends = [one for one in told if one[1].ends]
+    last = [one for one in ends if one[0].fields["words"].strip() in quoted]
+    first = next(iter(last or ends or told), None)
     if first is not None:
         hit, call = first
         return NcclWarning(hit.index, _wanted(case, call.changes), call.ends, call.title, call.sure)
     if (peer := run.first("nccl-peer-access")) is not None:
         return NcclWarning(peer.index, _wanted(case, _peer(run)), True)
-    last = _last_error(run)
-    if last is None:
+    alone = _last_error(run)
+    if alone is None:
         return None
-    index, call = last
+    index, call = alone
     return NcclWarning(index, _wanted(case, call.changes), call.ends, call.title, call.sure)
 
 
 def _last_error(run: AnalysedRun) -> tuple[int, NcclCall] | None:
     """The call that torch's sentence quotes as NCCL's last warning; its file is not in it, so what depends on the file
     is left out."""
+    told = ((at, _call("", words)) for at, words in _quoted(run))
+    return next(((at, call) for at, call in told if call is not None), None)
+
+
+def _quoted(run: AnalysedRun) -> Iterator[tuple[int, str]]:
+    """NCCL's last warning, as torch quotes it behind its sentence or below it."""
     for hit in run.all("nccl-last-error"):
         behind = hit.fields.get("words", "").strip()
         at = hit.index if behind else min(hit.index + 1, len(run.lines) - 1)
-        call = _call("", behind or run.lines[at].text)
-        if call is not None:
-            return at, call
-    return None
+        yield at, behind or run.lines[at].text.strip()
 
 
 def _call_of(hit: Hit) -> NcclCall | None:

@@ -46,6 +46,7 @@ _STATES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ),
     ("python-none-value", ("{part} gets None where it needs a value",)),
     ("python-not-json", ("A value of type {what} cannot be written as JSON",)),
+    ("engine-not-pickled", ("A program copies vLLM's engine, or sends it to another process",)),
     ("python-not-pickled", ("{what} cannot be sent to another process", "A value cannot be sent to another process")),
     ("python-types", ("{part} gets values of {a} and {b} where one type is needed",)),
     ("python-key", ("{part} finds no entry {what}", "There is no entry {what}")),
@@ -153,6 +154,14 @@ def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
         case "torch-devices-meet" if {fields["a"], fields["b"]} & {"cpu"} and case.flags.get("cpu-offload-gb"):
             why = "a part of the weights stays in host memory; without it all of them lie on the card"
             return set_flag(case, "cpu-offload-gb", None, Direction.REMOVE, why)
+        case "engine-not-pickled":
+            why = (
+                "the engine cannot be copied: a trainer copies a model that holds it for its reference (deepcopy), "
+                "unless it trains an adapter (LoRA) or keeps no reference (beta=0); other programs make the engine "
+                "where they use it"
+            )
+            see = "grep -rnE 'deepcopy|pickle|spawn|create_reference_model' PROGRAM.py"
+            return thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=see)
         case "python-not-pickled" if not (case.run is not None and case.run.is_server):
             why = "the engine then runs in the program's own process, and nothing is sent to another one"
             return environment("VLLM_ENABLE_V1_MULTIPROCESSING", Direction.SET, why, to="0")

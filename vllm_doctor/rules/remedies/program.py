@@ -2,11 +2,12 @@
 
 import shlex
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from pathlib import PurePosixPath
 from posixpath import commonpath
 
 import msgspec
+from msgspec import structs
 
 from vllm_doctor.knowledge import api, versions
 from vllm_doctor.knowledge.distributions import distribution, listed, required
@@ -19,6 +20,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.another_release import another_copy
+from vllm_doctor.rules.remedies.library import ACCESS
 from vllm_doctor.rules.remedies.own_words import changes_of_state, own_words
 from vllm_doctor.rules.remedies.refusal import packages_named
 from vllm_doctor.rules.remedies.sentence import as_it_stands
@@ -54,7 +56,7 @@ class ForeignProgram(msgspec.Struct, frozen=True):
 
 def program(case: Case, fault: Fault) -> ForeignProgram | None:
     """The package, where its innermost call is of the part of it that speaks with vLLM; None otherwise."""
-    root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
+    root = _who_asked(fault.crash.root) if fault.crash is not None and fault.crash.root.frames else None
     if root is not None and root.kind in _REFUSES and root.message.strip():
         return _own_check(root)
     if root is not None and (root.kind in _BROKEN or (root.kind == "RuntimeError" and root.frames[-1].by_hand)):
@@ -65,7 +67,7 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     found = read("call-of-adaptor", file) or _of_a_checkout(file) or _uses_vllm(root)
     if found is None:
         # an object of its own that is not as its code expects, where vLLM neither made it nor was called
-        return _script(case, root) or _own_defect(case, fault, root)
+        return _script(case, root) or _own_defect(case, fault, root) or _not_made(case, fault, root)
     if found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
@@ -94,6 +96,12 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     with_it = _release_with(case, root, key) if key is not None else None
     changes = (with_it, newer) if with_it is not None else (newer, older)
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", changes)
+
+
+def _who_asked(root: Link) -> Link:
+    """The exception without the calls in which an object says that it lacks a name: who asked for it failed."""
+    asked = [*takewhile(lambda frame: frame.function not in ACCESS, root.frames)]
+    return structs.replace(root, frames=tuple(asked)) if asked else root
 
 
 def _of_no_standard_library(root: Link) -> str:
@@ -230,6 +238,19 @@ def _own_check(root: Link) -> ForeignProgram | None:
     command = f"pip show {name.replace('_', '-')}   # the configuration and the documentation of this release"
     change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=command)
     return ForeignProgram(name, f"{name} refuses its own settings", (change,))
+
+
+def _not_made(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
+    """A program's own file that reads of an object what its class has not: a setting of that program puts it there."""
+    file, inner = root.frames[-1].file, fault.crash.root.frames[-1] if fault.crash is not None else root.frames[-1]
+    title = own_words(case, fault, None) if inner.function in ACCESS and not fault.ids else ""
+    if not title or folder(file) or says(file, "call-of-no-file") or says(file, "call-of-vllm"):
+        return None
+    name = PurePosixPath(file).name
+    why = f"a setting of the program makes what {name} reads there, or its release and that of its library do not fit"
+    grep = f"grep -n -B3 {shlex.quote(root.frames[-1].code)} {shlex.quote(name)}"
+    change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=grep)
+    return ForeignProgram(name, title, (change,))
 
 
 def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
