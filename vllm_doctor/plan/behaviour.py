@@ -41,6 +41,10 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     v1_keeps_weights: bool
     v2_keeps_weights: bool
     drops_items_beyond_step: bool
+    drops_tiles_beyond_step: bool
+    norms_tower_heads_in_float32: bool
+    films_tiles: bool
+    films_tiles_of_qwen3: bool
     rest_to_last_stage: bool
     groups_kinds: bool
     need_in_bytes: bool

@@ -96,6 +96,7 @@ class Vision(msgspec.Struct, frozen=True):
     heads_told: bool = False  # does the checkpoint say how many it has? The classes have numbers of their own
     queries: int = 0  # into which a resampler turns an image (MiniCPM-V)
     pixels: int | None = None  # of the largest image, where the checkpoint's preprocessor is known
+    tiles: int = 0  # of the largest image, where a tower sees it as tiles of image_size (InternVL)
 
 
 class TokenHeads(msgspec.Struct, frozen=True):

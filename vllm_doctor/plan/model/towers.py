@@ -39,14 +39,30 @@ def vision_tower(top: Section) -> Vision | None:
         positions=_tile_rows(seen, image)
         if kind == "mllama_vision_model"
         else seen.whole("num_position_embeddings", "position_embedding_size", low=0, high=10_000_000, default=0),
-        merge=seen.whole("spatial_merge_size", high=64, default=top.whole("spatial_merge_size", high=64, default=1)),
+        merge=seen.whole("spatial_merge_size", high=64, default=_merge(top)),
         out=seen.whole("out_hidden_size", "vision_output_dim", low=0, high=100_000, default=0),
         image_size=image,
         kind=kind,
         deepstack=len(seen.items("deepstack_visual_indexes") or []),
         queries=queries,
+        tiles=_tiles(top) if kind.startswith("intern_vit") else 0,
         heads_told=any(seen.has(name) for name in _HEADS),
     )
+
+
+def _merge(top: Section) -> int:
+    """Patches to a token, along one side: InternVL says its inverse (downsample_ratio)."""
+    ratio = top.values.get("downsample_ratio")
+    inverse = round(1 / ratio) if isinstance(ratio, float) and 1 / 64 <= ratio <= 1 else 1
+    return top.whole("spatial_merge_size", high=64, default=inverse)
+
+
+def _tiles(top: Section) -> int:
+    """Tiles of InternVL's largest image: the most that it is cut into, and the whole of it, made small, beside them
+    (internvl.py resolve_internvl_min_max_num)."""
+    most = top.whole("max_dynamic_patch", high=1000, default=6)
+    most = most if top.flag("dynamic_image_size", default=False) else 1
+    return most + (most != 1 and top.flag("use_thumbnail", default=False))
 
 
 def _tile_rows(seen: Section, image: int) -> int:

@@ -9,6 +9,7 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Vision
 from vllm_doctor.plan.model.largest_image import QWEN_IMAGE
 from vllm_doctor.plan.model.seen_items import asks_limits, takes_videos
+from vllm_doctor.plan.terms import tiles
 from vllm_doctor.plan.terms.term import Term
 
 
@@ -32,13 +33,15 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
         pixels *= 2  # float32 then
     else:
         patches = _patches(v, budget, a)
-        values, formula = _values(v, s.parallel.tower_split)
+        pixels *= 2 if v.tiles and s.engine == "V0" else 1
+        values, formula = _values(v, s)
         run = e * patches * values
         run += e * budget * a.hidden * v.deepstack
         formula = f"{patches:.0f} patches × {formula} × {e} B"
     kept = outputs + pixels
     shown = f"{budget} × {a.hidden} × {1 + v.deepstack} × {e} B, and pixels"
-    peak = run + pixels + (outputs if s.engine == "V0" else 0.0)
+    # InternVL's tower is through before its outputs are made.
+    peak = run + pixels + (outputs if s.engine == "V0" and not v.tiles else 0.0)
     return Encoder(
         kept,
         (
@@ -48,8 +51,9 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
     )
 
 
-def _values(v: Vision, ranks: int) -> tuple[float, str]:
+def _values(v: Vision, s: Settings) -> tuple[float, str]:
     """Values of one patch that a block's pass has alive at once, and how they come about."""
+    ranks = s.parallel.tower_split
     # Learned positions are interpolated to every patch; for Qwen3.5 logs of 0.19 and 0.22 show no copy of them.
     stream = 5 if v.positions and not v.kind.startswith("qwen3_5") else 4
     mlp = stream * v.hidden + (3 if v.gated else 2) * v.width / ranks
@@ -57,8 +61,8 @@ def _values(v: Vision, ranks: int) -> tuple[float, str]:
     # input, its norm, the output and the sum of all ranks' outputs; of each rank queries, keys and values as projected
     # (3), queries and keys in order (2) and turned (2), and the result. Three logs of 2 and 4 cards agree to 0.03 GiB.
     # On one card it is no wider than the MLP, or by less than logs differ.
-    attention = (5 + 8 / ranks) * v.hidden if v.kind.startswith("qwen3") and ranks > 1 else 0.0
-    return max((mlp, f"({stream}×{v.hidden} + MLP)"), (attention, f"{5 + 8 / ranks:g}×{v.hidden}"))
+    wide = 5 + 8 / ranks if v.kind.startswith("qwen3") and ranks > 1 else tiles.attention(v, s) if v.tiles else 0.0
+    return max((mlp, f"({stream}×{v.hidden} + MLP)"), (wide * v.hidden, f"{wide:g}×{v.hidden}"))
 
 
 def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
@@ -73,8 +77,10 @@ def _v0_items(v: Vision, s: Settings) -> tuple[int, int]:
     """Tokens of the images and of the videos of V0's profile: as many of each as a prompt may hold, one unasked. A
     video has the pairs of frames for which the step has room beside the images, one at least and 8 at most
     (models/qwen2_vl.py get_dummy_mm_data, get_num_frames_with_most_features)."""
-    image = _image_tokens(v, s)
+    image = tiles.image(v) if v.tiles else _image_tokens(v, s)
     images = (1 if s.image_limit is None else s.image_limit) * image
+    if v.tiles:
+        return images, 0
     videos = 1 if s.video_limit is None else s.video_limit
     pairs = min(max((s.batched - images) // image // max(videos, 1), 1), 8)
     return images, videos * pairs * image
@@ -93,8 +99,10 @@ def profiles_encoder(a: Architecture, s: Settings, *, first_stage: bool) -> bool
 def text_only(a: Architecture, s: Settings) -> bool:
     """Is nothing profiled: are all limits of items 0 ("running in text-only mode", multimodal/registry.py), or do the
     items of a prompt go beyond V0's step (multimodal/profiling.py)?"""
-    if s.engine == "V0" and s.does.drops_items_beyond_step and a.vision is not None and "qwen" in a.vision.kind:
-        return sum(_v0_items(a.vision, s)) > s.batched
+    if s.engine == "V0" and a.vision is not None:
+        dropped = s.does.drops_items_beyond_step and "qwen" in a.vision.kind
+        if dropped or (s.does.drops_tiles_beyond_step and a.vision.tiles):
+            return sum(_v0_items(a.vision, s)) > s.batched
     return no_items(a, s)
 
 
@@ -116,7 +124,9 @@ def without_tower(a: Architecture, s: Settings) -> bool:
 def encoder_tokens(v: Vision, s: Settings, a: Architecture) -> int:
     """Tokens that the encoder profile handles: the items of the largest kind that the batch budget holds, one at least,
     and no more than the sequences may bring (multimodal/encoder_budget.py _get_max_items)."""
-    item = max(1, _largest_item(v, s, a))
+    item = max(1, tiles.item(v, s, a) if v.tiles else _largest_item(v, s, a))
+    if v.tiles and s.engine == "V0":
+        return v0_rows(v, s) * sum(_v0_items(v, s))
     if item >= s.batched or s.engine == "V0":
         return max(s.batched, item)
     limit = s.image_limit or (999 if s.does.many_items else 1)
@@ -131,7 +141,8 @@ QWEN3_VIDEO = 153_600
 def v0_rows(v: Vision, s: Settings) -> int:
     """Sequences of the V0 profile: as many as the step holds prompts with all their items, whether or not it profiles
     any of them (worker/model_runner.py profile_run), which are also the rows that its sampler sees."""
-    return max(1, min(s.seqs, s.batched // max(1, sum(_v0_items(v, s)) if "qwen" in v.kind else 1)))
+    told = "qwen" in v.kind or v.tiles
+    return max(1, min(s.seqs, s.batched // max(1, sum(_v0_items(v, s)) if told else 1)))
 
 
 def _largest_item(v: Vision, s: Settings, a: Architecture) -> int:
@@ -178,4 +189,6 @@ def _patches(v: Vision, tokens: int, a: Architecture) -> float:
         return tokens / 256 * (v.image_size // v.patch) ** 2
     if v.kind == "moonvit":
         return tokens * 4.0
+    if v.tiles:
+        return tokens / tiles.tile(v) * (tiles.tile(v) * v.merge * v.merge + 1)
     return tokens * float(v.merge * v.merge)
