@@ -130,3 +130,42 @@ def test_an_image_without_the_program_that_it_starts() -> None:
         "unable to find 'libtriton_vllm.so' for model 'vllm_model', searched: /opt/tritonserver/backends/vllm"
     )
     assert _first(triton).title == "Triton has no such backend in its image"
+
+
+def test_a_class_of_the_program_s_own_is_no_matter_of_vllm_s_release() -> None:
+    raised = "TypeError: VllmRoomConfig.__init__() got an unexpected keyword argument 'door'"
+    found = _first(_crash(raised, ("/srv/agent/models/vllm_model.py", "__init__", "self.c = VllmRoomConfig(**kw)")))
+    assert found.title == "The program's own VllmRoomConfig does not take the argument door"
+    assert [change.name for change in found.changes] == ["program-settings"]
+    of_vllm = raised.replace("VllmRoomConfig", "SamplingParams")
+    other = _first(_crash(of_vllm, ("/srv/agent/models/vllm_model.py", "__init__", "p = SamplingParams(**kw)")))
+    assert "fit each other" in other.title
+
+
+def test_a_package_that_vllm_does_not_ask_for_is_not_cured_by_another_vllm() -> None:
+    found = _first("vllm serve\nModuleNotFoundError: No module named 'llama_index.core.llms.rooms'")
+    assert [(change.name, change.direction) for change in found.changes] == [("foreign-package", Direction.UPGRADE)]
+
+
+@pytest.mark.parametrize(
+    ("left", "title"),
+    [
+        ("'GPU': 0.1", "Ray has only a part of a GPU left on the node where vLLM starts"),
+        ("'memory': 36000000000.0", "Ray offers no GPU on the node where vLLM starts"),
+    ],
+)
+def test_a_part_of_a_gpu_that_a_replica_left(left: str, title: str) -> None:
+    said = f"ValueError: Current node has no GPU available. current_node_resource={{{left}}}. vLLM engine cannot start"
+    assert _first(said).title == title
+
+
+def test_a_library_s_word_for_a_connection_that_was_not_made() -> None:
+    said = "litellm.InternalServerError: InternalServerError: OpenAIException - Connection error.. Received Model"
+    found = _first(f"gradio.exceptions.Error: 'Error: {said} Group=vllm-rooms'")
+    assert (found.code, found.changes[0].name) == ("VD521", "server-address")
+
+
+def test_of_callers_that_set_their_words_before_the_reason_comes_last() -> None:
+    said = "Failed to load model: preload failed: waiting for the runner: the door of room 12 is shut"
+    found = _first(f"docker model run vllm-rooms\n{said}")
+    assert found.title.endswith("the door of room 12 is shut")

@@ -20,6 +20,8 @@ from vllm_doctor.rules.remedies.sentence import beside, first_words
 from vllm_doctor.rules.say import finding
 
 _ALONE = "vLLM wrote no line about it"
+# So many words before it are callers', and so many of its own are a sentence.
+_CALLERS, _FEWEST = 2, 3
 _ARTICLES = ("A ", "The ", "Another ")
 
 
@@ -47,7 +49,9 @@ def judge(case: Case) -> Outcome:
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title if named or short else beside(f"{told.name}: ", " ".join(told.what.split())),
+        title=title
+        if named or short
+        else _innermost(told) or beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.WILL_FAIL_UNDER_LOAD
         if told_of_a_request(run, told)
@@ -61,6 +65,13 @@ def judge(case: Case) -> Outcome:
         layer=told.program.id,
         then=told.program.next,
     )
+
+
+def _innermost(told: ForeignError) -> str:
+    """What failed first, behind the last colon: each caller (in Go most) sets its own words before those that it got."""
+    *before, last = told.what.split(": ")
+    title = f"{told.name}: {last.strip()}"
+    return title if len(before) >= _CALLERS and len(last.split()) >= _FEWEST and len(title) <= excerpt.TITLE else ""
 
 
 def _in_its_own_code(case: Case, root: Fault) -> Finding | None:

@@ -8,7 +8,7 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.last_wait import final_run
-from vllm_doctor.rules.gates.named_fault import named, shown
+from vllm_doctor.rules.gates.named_fault import named, shown, text
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
@@ -130,6 +130,8 @@ def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
     """vLLM's first rank runs on the node of its own process, to which Ray was not told of any GPU (TPU, HPU…): started
     without one in sight, or with fewer than there are."""
     why = f"start Ray on this node where its {what}s are visible, or name how many; vllm serve needs one here"
+    if says(text(case, fault), "ray-part-of-a-gpu"):
+        return _part_of_a_gpu(case, fault)
     if _in_an_actor(case):
         return _empty_placement(case, fault, what)
     many = "--num-gpus=N" if what == _GPU else f"""--resources='{{"{what}": N}}'"""
@@ -149,6 +151,24 @@ def _empty_node(case: Case, fault: Fault, what: str) -> Finding:
             ),
         ),
         refute=f"`ray list nodes --detail` shows a {what} among the resources of this node",
+    )
+
+
+def _part_of_a_gpu(case: Case, fault: Fault) -> Finding:
+    """The actor that starts vLLM took the rest itself; vLLM's own workers ask Ray for a whole one each."""
+    why = (
+        "the actor that starts vLLM asks Ray for a GPU or a part of one itself, which vLLM's workers then lack: let it "
+        "ask for none (ray_actor_options num_gpus 0), and put the workers' GPUs into its placement group"
+    )
+    bundles = "placement_group_bundles=[{CPU: 1}, {GPU: 1}, …]   # one with a GPU for each rank"
+    change = thing(ChangeKind.OS, "replica-resources", Direction.CHANGE, why, command=f"ray status -v   # {bundles}")
+    return finding(
+        RULE,
+        title="Ray has only a part of a GPU left on the node where vLLM starts",
+        confidence=Confidence.CONFIRMED,
+        evidence=shown(case, fault, *_IDS),
+        changes=(change,),
+        refute="`ray status -v` shows a whole GPU free on the node that the message names",
     )
 
 

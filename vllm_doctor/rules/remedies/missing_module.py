@@ -336,13 +336,13 @@ def _newer_copy(module: str, top: str) -> Change:
 def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     """A module that no release of vLLM requires: who imports it needs it; its name alone is no package to install."""
     frames = fault.crash.root.frames if fault.crash is not None else ()
-    if not frames:
-        return ()
-    if says(frames[-1].file, "call-of-vllm"):
+    if frames and says(frames[-1].file, "call-of-vllm"):
         return (_optional(module, frames[-1].file),)
     top = module.partition(".")[0]
     if top != module:
         return (_newer_copy(module, top),)
+    if not frames:
+        return ()
     why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
     folder = frames[-1].file.rpartition("/")[0] or "."
     command = f"grep -rn {shlex.quote(module)} {shlex.quote(folder)} --include=*.md --include=*.txt --include=*.py"

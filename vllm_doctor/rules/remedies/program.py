@@ -204,6 +204,8 @@ def _release_with(case: Case, root: Link, key: str) -> Change | None:
 def _uses_vllm(root: Link) -> dict[str, str] | None:
     """Any program whose call fails on an object that vLLM gave it: its own package, else its file."""
     file = _of_no_standard_library(root)
+    if _own_argument(root) is not None:
+        return None
     if says(file, "names-itself-after-vllm") and not folder(file) and says(root.message, "of-another-release"):
         name = whose_file(file)  # an adaptor that runs from its own checkout
         return {"package": _project(file) if is_file(name) else name}
@@ -212,6 +214,13 @@ def _uses_vllm(root: Link) -> dict[str, str] | None:
     if says(file, "call-of-vllm"):
         return _whose_argument(root) if root.kind == "TypeError" else None
     return {"package": whose_file(file)}
+
+
+def _own_argument(root: Link) -> dict[str, str] | None:
+    """An argument that a method of a class does not take which no release of vLLM has; and that class."""
+    told = read("call-lacks", root.message)
+    name, dot, _ = told["owner"].partition(".") if told is not None else ("", "", "")
+    return {"owner": name, "key": told["name"]} if told is not None and dot and not api.is_class(name) else None
 
 
 def _project(file: str) -> str:
@@ -241,13 +250,18 @@ def _own_check(root: Link) -> ForeignProgram | None:
 
 
 def _not_made(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
-    """A program's own file that reads of an object what its class has not: a setting of that program puts it there."""
+    """A program's own file that reads of an object what its class has not, or gives a class of its own what that does
+    not take: its settings, or its release, say so."""
     file, inner = root.frames[-1].file, fault.crash.root.frames[-1] if fault.crash is not None else root.frames[-1]
     title = own_words(case, fault, None) if inner.function in ACCESS and not fault.ids else ""
-    if not title or folder(file) or says(file, "call-of-no-file") or says(file, "call-of-vllm"):
+    told = _own_argument(root)
+    if not (title or told) or folder(file) or says(file, "call-of-no-file") or says(file, "call-of-vllm"):
         return None
     name = PurePosixPath(file).name
     why = f"a setting of the program makes what {name} reads there, or its release and that of its library do not fit"
+    if told is not None:
+        title = f"The program's own {told['owner']} does not take the argument {told['key']}"
+        why = f"{told['owner']} is no class of vLLM's: its configuration sets {told['key']} for another release of it"
     grep = f"grep -n -B3 {shlex.quote(root.frames[-1].code)} {shlex.quote(name)}"
     change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=grep)
     return ForeignProgram(name, title, (change,))
