@@ -13,7 +13,8 @@
                                                option, variable and value of an answer against what those releases take;
                                                with a launch of each kind of model that has it; and what prose names
                                                that no field of its entry holds; and lists the entries
-                                               whose first release the code does not show, and the ways round that some
+                                               whose first release the code does not show, or that stand in another
+                                               file in some release, and the ways round that some
                                                kinds of models do not start with or whose package a release does not
                                                ask for; and what nobody has compared
     tools/known_issues.py compare SOURCES [ID...] [--call PATTERN [--line PATTERN]] [--read]
@@ -76,6 +77,9 @@ _NAMED = re.compile(r"(?:has no attribute|cannot import name) '([A-Za-z]\w{2,})'
 # A call that names a file or a folder and no function.
 _FILE = re.compile(r"[:/]$|^[^:]*/[^:]*$")
 _DEFINED = re.compile(r"^[ \t]*(?:async )?def (\w+)", re.MULTILINE)
+# The function of a call that names one alone, and not one that every class has; words that a message has in its code.
+_CALLED = re.compile(r":(?!__)(\w+)\$?$")
+_WORDS = re.compile(r"[A-Za-z][A-Za-z ]{11,}")
 # The innermost calls tell a defect apart; those further out are every request's.
 _CALLS = 2
 # The rule that shows a failure which nothing knows.
@@ -184,6 +188,23 @@ def outlived(one: Issue, sources: Path) -> list[str]:
         # A bound cannot tell a release from its post releases.
         if had is not None and as_version(had) < as_version(met[-1]):
             told.append(f"{met[-1]} does not have, and {had} does: {what}")
+    return told
+
+
+def moved(one: Issue, sources: Path) -> list[str]:
+    """The releases of an entry that have the function of a call in another file than it names, with the entry's line or
+    words of its message: a log of theirs is not known by it. What no release of it has is another package's."""
+    there = {release: _release(sources, "vllm", release) for release in _releases(sources) if _met(one, release)}
+    met = {release: code for release, code in there.items() if code is not None}
+    said = max(_WORDS.findall(one.said), key=len, default="")
+    line = re.compile(one.code or re.escape(said), re.MULTILINE)
+    called = {call: found[1] for call in one.calls if line.pattern and (found := _CALLED.search(call))}
+    told = []
+    for call, name in called.items():
+        lacking = [release for release, code in met.items() if not has_call(code, call)]
+        for release in lacking if len(lacking) < len(met) else ():
+            named = [file for file, names in _functions(met[release]) if f"{file}:{name}" in names]
+            told += [f"{release}: {file}:{name}" for file in named if line.search(_read(met[release] / file))]
     return told
 
 
@@ -449,6 +470,7 @@ def main(argv: list[str] | None = None) -> int:
         wrong += [(one.id, why) for one in issues() for check in told for why in check(one)]
         print("\n".join(f"{name}: {why}" for name, why in wrong))
         early = [f"{one.id}: {why}" for one in issues() for why in begun(one, asked.sources)]
+        files = [f"{one.id}: {why}" for one in issues() for why in moved(one, asked.sources)]
         apart = [f"{one.id}: {why}" for one in issues() for why in for_some_models(one)]
         beyond = [f"{one.id}: {why}" for one in issues() for why in beyond_requirements(one)]
         releases, known = compared()
@@ -457,6 +479,7 @@ def main(argv: list[str] | None = None) -> int:
         unread += [f"{one.id}: {why}" for one in issues() for why in of_packages(one)]
         for what, rows in (
             ("why it begins there", early),
+            ("where it stands in another file", files),
             ("of which models", apart),
             ("what vLLM asks for", beyond),
             ("what nobody has compared", unread),

@@ -187,6 +187,21 @@ def test_the_last_release_of_an_entry_has_its_calls_its_line_and_the_name_that_i
     assert known_issues.outlived(one, tmp_path) == [NEWER + what for what in told]
 
 
+@pytest.mark.parametrize(
+    ("older", "told"),
+    [
+        ("def take():\n    assert x\n", ["1.0: vllm/older.py:take"]),
+        ("def take():\n    assert y\n", []),
+        ("def give():\n    assert x\n", []),
+    ],
+)
+def test_a_call_whose_function_stood_in_another_file_is_told(tmp_path: Path, older: str, told: list[str]) -> None:
+    write(tmp_path / "vllm-1.0/vllm/older.py", older)
+    write(tmp_path / "vllm-2.0/vllm/old.py", "def take():\n    assert x\n")
+    one = Issue("id", "", "", "", "", code="assert x", calls=(r"old\.py:take$", r"torch/nn\.py:take$"))
+    assert known_issues.moved(one, tmp_path) == told
+
+
 def test_a_post_release_without_the_line_ends_no_entry(tmp_path: Path) -> None:
     write(tmp_path / "vllm-1.0/vllm/old.py", "def take():\n    assert x\n")
     write(tmp_path / "vllm-1.0.post1/vllm/old.py", "def take():\n")
