@@ -135,7 +135,7 @@ def describe(top: Section) -> Architecture:
     head_dim = text.whole("head_dim", "attention_head_dim", "kv_channels", high=8192, default=hidden // heads)
     kinds = layer_kinds(text, count, model_type)
     layers = tuple(
-        attention_of(text, kind, window, heads, kv_heads, head_dim, mla, i, count)
+        attention_of(text, kind, window, heads, kv_heads, head_dim, mla, i, len(kinds))
         for i, (kind, window) in enumerate(kinds)
     )
     used = {kind for kind, _ in kinds}

@@ -67,6 +67,7 @@ KNOWN = frozenset(
         "mamba",
         "falcon_mamba",
         "jamba",
+        "falcon_h1",
         "bert",
         "roberta",
         "xlm-roberta",
@@ -182,12 +183,16 @@ MLP_NAMES = {
     "kimi_linear": ("mlp", "block_sparse_moe"),
     "granitemoehybrid": ("shared_mlp", "block_sparse_moe"),
     "nemotron_h": ("mixer", "mixer"),
+    "falcon_h1": ("feed_forward", "feed_forward"),
 }
 ATTENTION_NAMES = {"nemotron_h": "mixer"}
 
 # Every layer is a Mamba mixer and nothing else: no attention, no MLP (mamba.py, mamba2.py), so intermediate_size is the
 # mixer's inner width.
 MAMBA_ONLY = frozenset({"mamba", "mamba2", "falcon_mamba"})
+# Every layer attends and mixes side by side, then has one MLP (falcon_h1.py FalconH1ParallelHybrid): vLLM numbers the
+# mixers after the layers, here each stands behind its own, without an MLP.
+BOTH_AT_ONCE = frozenset({"falcon_h1"})
 
 # Experts as wide as intermediate_size.
 EXPERT_WIDTH_IS_INTERMEDIATE = frozenset(

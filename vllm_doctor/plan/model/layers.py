@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from vllm_doctor.plan.model.architecture import LayerKind
 from vllm_doctor.plan.model.config_json import ConfigError, Section
-from vllm_doctor.plan.model.families import MAMBA_ONLY
+from vllm_doctor.plan.model.families import BOTH_AT_ONCE, MAMBA_ONLY
 from vllm_doctor.records import excerpt
 
 _NAMES: dict[str, LayerKind] = {
@@ -27,6 +27,8 @@ def layer_kinds(text: Section, count: int, model_type: str) -> list[tuple[LayerK
     """(kind, window in tokens) of each layer. Raises ConfigError for a layer type that is not known."""
     if model_type in MAMBA_ONLY:
         return [("mamba", None)] * count
+    if model_type in BOTH_AT_ONCE:
+        return [("full", None), ("mamba", None)] * count
     window = text.whole("sliding_window", high=100_000_000) if text.has("sliding_window") else None
     if text.values.get("use_sliding_window") is False:
         window = None

@@ -161,7 +161,8 @@ def spreads_of(  # noqa: PLR0917
         )
         if s.loras:
             step += ADAPTERS
-        sure = s.engine == "V1"  # logs of eleven starts, from 0.10.1 on: the encoder's own peak is within a tenth
+        # Logs of eleven starts, from 0.10.1 on: the encoder's own peak is within a tenth. So is InternVL's in V0 (one).
+        sure = s.engine == "V1" or (a.vision is not None and a.vision.tiles > 0)
         more.append(step + (0.1 if sure else 0.5) * encoder)
         less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
         if (

@@ -85,6 +85,8 @@ class Pool(msgspec.Struct, frozen=True):
         if self.rules.tokens_by_concurrency:
             return int(self.concurrency(blocks, length) * length)
         smallest = min(g.spec.block for g in self.groups)
+        if not self.rules.align_states and any(g.spec.kind == "mamba" for g in self.groups):
+            smallest = min(smallest, length)  # one state holds a whole request (models/config.py mamba_block_size)
         return blocks // len(self.groups) * smallest * self.rules.context_parallel
 
     def concurrency(self, blocks: int, length: int) -> float:

@@ -14,7 +14,7 @@ import msgspec
 
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Attention, Compressed
-from vllm_doctor.plan.model.families import ATTENTION_NAMES, MLP_NAMES
+from vllm_doctor.plan.model.families import ATTENTION_NAMES, BOTH_AT_ONCE, MLP_NAMES
 
 
 class Matrix(msgspec.Struct, frozen=True):
@@ -185,6 +185,8 @@ def layer_matrices(a: Architecture, index: int, par: Parallel, prefix: str) -> I
     p, layer = f"{prefix}.{index}", a.layers[index]
     if layer.kind in RECURRENT:
         yield from _recurrent(a, p, par.tp)
+        if a.model_type in BOTH_AT_ONCE:
+            return
     elif layer.kind != "none":
         yield from _attention(a, layer, p, par.tp, index)
     if a.model_type != "nemotron_h" or layer.kind == "none":
