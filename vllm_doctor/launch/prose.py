@@ -49,6 +49,10 @@ _ADVISES = Pattern(
 )
 
 
+# A second share behind an option's own: which of several starts it was of, nobody can tell.
+_SECOND = Pattern(r" ?(?:[,/\u3001\uff0c]|and|or|und|et|y|e|\u0438|\u548c|\u3068|\uc640) ?[01]?\.\d{1,4}(?![\w.]*\w)")
+
+
 class ToldLaunch(msgspec.Struct, frozen=True):
     """What a text tells of a launch, without its command."""
 
@@ -62,8 +66,8 @@ def told_options(lines: Iterable[str]) -> ToldLaunch:
     env: dict[str, str] = {}
     torn: set[str] = set()
     for line in lines:
-        for name, value in _options(line[:_LONGEST]):
-            if flags.setdefault(name, value) != value:
+        for name, value, last in _options(line[:_LONGEST]):
+            if flags.setdefault(name, value) != value or _SECOND.match(line, last):
                 torn.add(name)
         for found in _VARIABLE.finditer(line[:_LONGEST]):
             if _ADVISES.search(line[: found.start()]):
@@ -76,7 +80,7 @@ def told_options(lines: Iterable[str]) -> ToldLaunch:
     )
 
 
-def _options(line: str) -> Iterator[tuple[str, str | bool]]:
+def _options(line: str) -> Iterator[tuple[str, str | bool, int]]:
     for found in _OPTION.finditer(line):
         if _ADVISES.search(line[: found.start()]):
             continue
@@ -86,7 +90,7 @@ def _options(line: str) -> Iterator[tuple[str, str | bool]]:
             continue
         read = _read(name, value.strip("'\"").rstrip(".:") if value is not None else None)
         if read is not None:
-            yield name, read
+            yield name, read, found.end()
 
 
 def _named(found: Match[str]) -> tuple[str, str | None]:

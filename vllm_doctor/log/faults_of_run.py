@@ -160,7 +160,7 @@ class RunWithFaults(RunWithPhases):
 
     def _told(self) -> list[Fault]:
         """Where no program wrote a line: what a person says of a card's memory, or of a kill for the host's."""
-        if not self._by_a_person:
+        if not self.by_a_person:
             return []
         said = {hit.index for hit in self.hits if kinds()[hit.id] == "cause"}  # a program's sentence, no person's
         texts = [line.text for line in self.lines]
@@ -169,13 +169,14 @@ class RunWithFaults(RunWithPhases):
         return [Fault(i, i, None, (Hit(by, i, {}),), self._stage_in(None, i)) for i, by in told if i not in said]
 
     @cached_property
-    def _by_a_person(self) -> bool:
+    def by_a_person(self) -> bool:
+        """Are these a few lines of which no program signed one?"""
         return len(self.lines) <= _QUOTED and not any(line.level or line.module for line in self.lines)
 
     @cached_property
     def _talk(self) -> frozenset[int]:
         texts = [line.text for line in self.lines]
-        return memory_talk(texts, of_server=self.of_server) if self._by_a_person else frozenset()
+        return memory_talk(texts, of_server=self.of_server) if self.by_a_person else frozenset()
 
     def _only_talked_of(self, hit: Hit) -> bool:
         """Does a person have a program's words for memory, and no account of a failure?"""

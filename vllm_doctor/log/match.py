@@ -17,12 +17,14 @@ from typing import Literal
 import msgspec
 
 from vllm_doctor.knowledge.pattern import compiled
-from vllm_doctor.log.spoken import spoken_near
+from vllm_doctor.log.spoken import ending_by_script, spoken_near
 from vllm_doctor.records.log import LogLine
 
 FOLDER = Path(__file__).with_name("catalogue")
 _LIMIT = 400
 _DIGITS = 24
+# What people write, in any script.
+_BY_PEOPLE = "told"
 
 MessageKind = Literal["cause", "consequence", "symptom", "benign"]
 Scope = Literal["log", "text", "file", "exception"]
@@ -90,7 +92,10 @@ def messages() -> tuple[Message, ...]:
 
 def of_family(name: str) -> tuple[Message, ...]:
     """The messages of one file of the catalogue."""
-    return msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=tuple[Message, ...])
+    found = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes(), type=tuple[Message, ...])
+    if name != _BY_PEOPLE:
+        return found
+    return tuple(msgspec.structs.replace(row, regex=ending_by_script(row.regex)) for row in found)
 
 
 @cache

@@ -3,6 +3,8 @@
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from vllm_doctor.log.between_ranks import without_those_that_waited
 from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
@@ -13,9 +15,10 @@ from vllm_doctor.log.run import ANNOUNCED
 from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import OF_A_START, StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
+from vllm_doctor.log.told_step import told_step, with_memory
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.log.unpickled import as_raised
-from vllm_doctor.records.log import FRONT_END
+from vllm_doctor.records.log import FRONT_END, LogLine
 
 if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
@@ -108,9 +111,9 @@ class AnalysedRun(RunWithFaults):
             if (i == fault.index or (line.module is None and i not in warned))
             and not any(c.first <= i <= c.last for c in others)
         )
-        if not any(frame.function or frame.file for frame in frames):
-            return fault
         own = self.lines[fault.index]
+        if not any(frame.function or frame.file for frame in frames) or _says_where(own):
+            return fault
         link = crash.root if crash is not None else Link("RuntimeError", own.text.strip(), (), fault.index)
         told = Crash(
             (Link(link.name, link.message, frames, link.at),), own.process, own.pid, fault.index, fault.last, own.level
@@ -359,3 +362,10 @@ def _wraps(fault: Fault) -> bool:
     """Does it only tell that a child failed, which says itself what it is?"""
     links = fault.crash.links if fault.crash is not None and not fault.hits else ()
     return bool(links) and all(says(f"{k.kind}: {k.message}", "wraps-a-child") for k in links)
+
+
+def _says_where(line: LogLine) -> bool:
+    """Does the sentence that speaks of memory name the step itself, and no call? A call in another one is talk."""
+    said = [msgspec.structs.replace(line, text=line.text[first:last]) for first, last in with_memory(line.text)]
+    whole = len(said) == 1 and said[0].text.strip() == line.text.strip()
+    return bool(said) and not whole and not told_calls(said) and told_step([one.text for one in said], 0) is not None

@@ -2,7 +2,8 @@
 
 A row of the catalogue says which of them stand near each other, in any order, as each language and each writer has its
 own. A word ends where it is written (`load`), or anywhere beside a star (`request*`); scripts without blanks have no
-ends. ` * ` stands for words between, `#` is a number.
+ends, and a word of another script ends where they begin: an English one stands in Chinese without a blank. ` * ` stands
+for words between, `#` is a number.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,8 @@ _BETWEEN, _ENDING = 50, 9
 _NO_NUMBER = frozenset(".:_")
 # Scripts below this one write a blank between two words.
 _WITH_BLANKS = "\u2e80"
+_LETTER = rf"[^\W{_WITH_BLANKS}-\U0010ffff]"
+_WORDS_END = rf"(?:(?<!{_LETTER})(?={_LETTER})|(?<={_LETTER})(?!{_LETTER}))"
 
 _Span = tuple[int, int]
 
@@ -40,6 +43,11 @@ def spoken_near(
         and not any(last <= start <= last + _TAKES_BACK for start, _ in given)
         and not any(first <= start < last for start, _ in others)
     )
+
+
+def ending_by_script(regex: str) -> str:
+    """An expression whose words (`\\b`) end as those of the lists do."""
+    return regex.replace(r"\b", _WORDS_END)
 
 
 def _of(lists: Sequence[str], text: str) -> Iterator[_Span]:

@@ -12,10 +12,11 @@ from vllm_doctor.log.told_step import told_step
 
 _LONGEST = 2000
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
-# comes before a question.
+# comes before a question, and theirs what comes before its last clause.
 _SENTENCE = Pattern(
     "(?<=[.!?;])\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n"
     "|(?i:,\\s(?=(?:is|are|any|how|what|why|can|could|do|does|has|have|should)\\s[^,]*\\?))"
+    "|(?<=[\uff0c\u3001])(?=[^\uff0c\u3001\u3002]{1,20}[?\uff1f])"
 )
 _CLASS = Pattern(r"[A-Z]\w{2,60}(?:Error|Exception)\b")
 # "OOM" and "out of memory" are a title, a value of a table, what a commit catches; in other languages they are said.
@@ -55,8 +56,25 @@ def _of_any(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
 
 def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
     """The lines in which a person says that a server, its container or its engine was killed for memory of the host."""
-    told = _told(lines, _KILL, of_server=of_server)
+    told = _told(lines, _KILL, of_server=of_server) or _killed(lines, of_server=of_server)
     return [i for i in sorted(told) if any(says(one, "told-ended") for one in told[i])]
+
+
+def _killed(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
+    """The sentences that say of no device's memory that it ran out, of what was killed."""
+    told = _told(lines, _CARD, of_server=of_server, verb="told-kill")
+    found = {i: [one for one in sentences if not any(map(_of_device, _said(one)))] for i, sentences in told.items()}
+    return {i: sentences for i, sentences in found.items() if sentences}
+
+
+def _said(sentence: str) -> Iterator[str]:
+    return (sentence[first:last] for first, last in places(_CARD, sentence))
+
+
+def _of_device(words: str) -> bool:
+    """Do the words for memory name whose it is?"""
+    named = {word[0] for word in _WORD.finditer(words.lower())}
+    return _NOUN.fullmatch(words) is None or not _DEVICES.isdisjoint(named)
 
 
 def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[int]:
@@ -90,8 +108,9 @@ def _message_alone(text: str) -> bool:
     return bool(beside) and _DEVICES.issuperset(beside)
 
 
-def _told(lines: Sequence[str], words: str, *, of_server: bool) -> dict[int, list[str]]:
-    """The sentences of each line that say it in these words, and neither ask, advise nor fear."""
+def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") -> dict[int, list[str]]:
+    """The sentences of each line that say it in these words, and neither ask, advise nor fear; `verb`: the row of the
+    verbs one of which their line must have."""
     texts = [line[:_LONGEST] for line in lines]
     if not of_server and not any(says(text, "told-server") for text in texts):
         return {}  # of what, nobody knows
@@ -99,9 +118,16 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool) -> dict[int, lis
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
     found = {
-        i: [one for one in _sentences(text) if _says_so(one, words) and (_happens(one, words) or _placed(texts, i))]
+        i: [
+            one
+            for one in _sentences(text)
+            if _says_so(one, words) and (verb or _happens(one, words) or _placed(texts, i))
+        ]
         for i, text in enumerate(texts)
-        if not (listed and _ITEM.match(text)) and not _STEPS.search(text) and not says(text, "told-in-a-form")
+        if (not verb or says(text, verb))
+        and not (listed and _ITEM.match(text))
+        and not _STEPS.search(text)
+        and not says(text, "told-in-a-form")
     }
     return {i: sentences for i, sentences in found.items() if sentences}
 
@@ -115,10 +141,17 @@ def _says_so(sentence: str, words: str) -> bool:
         return False
     return any(
         not says(sentence[:first], "told-aside")
-        and not says(sentence[last : last + _RIGHT_BEHIND], "told-aside")
+        and not says(_right_behind(sentence, last), "told-aside")
         and not _of_another(sentence[:first])
         for first, last in places(words, sentence)
     )
+
+
+def _right_behind(sentence: str, last: int) -> str:
+    """A few letters, to the end of their last word."""
+    end = last + _RIGHT_BEHIND
+    rest = _WORD.match(sentence, end) if sentence[end - 1 : end].isalnum() else None
+    return sentence[last : rest.end() if rest is not None else end]
 
 
 def _happens(sentence: str, words: str) -> bool:

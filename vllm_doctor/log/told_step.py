@@ -4,15 +4,21 @@ Rows of catalogue/told.json have the words, in the languages that reports are wr
 than a program's line: the words count only where no program shows the step, or that anything failed at all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
+from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import places
 from vllm_doctor.log.startup_phase import StartupPhase
 
 _LONGEST = 2000
+# Where a sentence ends; the full stop of Chinese and Japanese needs no blank behind it.
+_END = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
 # What of an engine a person names beside the step: the row of its words.
 ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
 WAKES, LOGPROBS, SAMPLER = "told-wake-up", "told-logprobs", "told-sampler"
+# A start, without its step.
+START = "told-start"
 _STEPS = (
     (ENCODER, StartupPhase.PROFILE_ENCODER),
     ("told-graphs", StartupPhase.GRAPHS),
@@ -33,9 +39,24 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
     at = sum(len(text) + 1 for text in texts[:index])
     end = at + len(texts[index])
     joined = "\n".join(texts)
+    own = [(at + first, at + last) for first, last in with_memory(texts[index])]
     found = [
-        (max(0, at - last, first - end), -first, rank)
+        (
+            not any(begin <= first < close for begin, close in own),
+            max(0, at - last, first - end),
+            -first,
+            rank,
+        )
         for rank, (row, _) in enumerate(_STEPS)
         for first, last in places(row, joined)
     ]
-    return _STEPS[min(found)[2]][1] if found else None
+    return _STEPS[min(found)[-1]][1] if found else None
+
+
+def with_memory(text: str) -> Iterator[tuple[int, int]]:
+    """Where the sentences of a line stand that speak of memory."""
+    said = places("told-memory", text)
+    ends = [0, *(end.end() for end in _END.finditer(text)), len(text)]
+    for first, last in pairwise(ends):
+        if any(first <= at < last for at, _ in said):
+            yield first, last

@@ -1,6 +1,6 @@
 """A snapshot as rules read it: each signal by name, with a record of what was touched."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from vllm_doctor.knowledge import versions
@@ -10,6 +10,7 @@ from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.launch.prose import ToldLaunch, told_options
+from vllm_doctor.launch.told_setup import ToldSetup, told_setup
 from vllm_doctor.log.clock import day_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
@@ -110,14 +111,24 @@ class Case:
         run = self._run
         if run is None or run.launch is not None or self._typed is not None:
             return ToldLaunch()
-        # A traceback's lines are code, and its sentences advise.
+        return told_options(self._sentences(run))
+
+    @staticmethod
+    def _sentences(run: AnalysedRun) -> Iterator[str]:
+        """The lines that no program signed; a traceback's are code, and its sentences advise."""
         traced = (crash for crash in run.crashes if any(link.frames for link in crash.links))
         code = {i for crash in traced for i in range(crash.first, crash.last + 1)}
-        return told_options(
-            line.text
-            for i, line in enumerate(run.lines[:_ABOVE])
-            if i not in code and line.module is None and line.level is None
-        )
+        for i, line in enumerate(run.lines[:_ABOVE]):
+            if i not in code and line.module is None and line.level is None:
+                yield line.text
+
+    @cached_property
+    def told_setup(self) -> ToldSetup:
+        """The model and the card that sentences name, where no program wrote a line and no command stands beside."""
+        run = self._run
+        if run is None or not run.by_a_person or self.launch is not None or self._typed is not None:
+            return ToldSetup()
+        return told_setup(self._sentences(run))
 
     @property
     def shows_launch(self) -> bool:
@@ -358,7 +369,7 @@ class Case:
         if isinstance(gpus, Known) and gpus.value:
             return gpus.value[0].name
         said = self._run.first("gpu-listed", "gpu-in-table") if self._run is not None else None
-        return said.fields["card"].strip() if said is not None else ""
+        return said.fields["card"].strip() if said is not None else self.told_setup.card
 
     @property
     def gpus(self) -> tuple[Gpu, ...] | None:
@@ -382,7 +393,7 @@ class Case:
         if isinstance(gpus, Known) and gpus.value:
             sizes = [g.cuda_bytes for g in gpus.value if g.cuda_bytes]
             return min(sizes) / GIB if sizes else None
-        return self._in_table
+        return self._in_table or self.told_setup.total_gib
 
     @property
     def _in_table(self) -> float | None:

@@ -54,8 +54,18 @@ _CLASS = Pattern(r"[A-Za-z_.]{0,60}(?:Error|Exception) ?[:\uff1a]")
 _ENOUGH, _FIGURES = 4, 3
 # vLLM prints hundredths, people tenths.
 _ROUNDED, _SAME_SUM = 0.02, 0.005
+_TWO = 2
 _SIZES = frozenset({"size", "part", "(part"})
 _NO_BLOCK = "no-kv-blocks"
+# What a request may be long, and behind it the tokens that fit.
+_LENGTHS = Pattern(
+    r"(?i)\bmax[ _-](?:seq(?:uence)?|model)[ _-]len(?:gth)?\D{1,12}(?P<asked>\d{3,8})\b[^\n]{1,60}?\b(?P<fit>\d{2,7}) tokens"
+)
+_SHORT_CACHE = "ValueError: The model's max seq len ({}) is larger than the maximum number of tokens that can be stored in KV cache ({})."
+_NEEDED = (
+    "ValueError: To serve at least one request with the model's max seq len ({}), ({} GiB KV cache is needed, which is larger than "
+    "the available KV cache memory ({} GiB). Based on the available memory, the estimated maximum model length is {}."
+)
 _FREE = "Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}, {} GiB)."
 
 
@@ -123,7 +133,7 @@ def _with_message(line: str) -> str:
     told_apart = len({meant.message.id for meant in best}) == 1
     without = _without_figures(line[raised.start() :]) if raised else None
     message = _written(best[-1]) if told_apart else without or _by_its_sum(line, told) or _of_no_block(line)
-    return _beside(line, message)
+    return _beside(line, message or _of_short_cache(line, told))
 
 
 def _beside(line: str, message: str | None) -> str:
@@ -151,6 +161,28 @@ def _of_no_block(line: str) -> str | None:
     """vLLM's sentence of a KV cache without a block: it has no figure, and an option that it advises."""
     told = "gpu_memory_utilization" in line and says(line, "told-no-blocks")
     return catalogue()[_NO_BLOCK].samples[-1].line if told else None
+
+
+def _of_short_cache(line: str, told: _Told) -> str | None:
+    """vLLM's sentence of a KV cache that one request does not fit: by the two lengths that it compares, or by the sizes,
+    which stand to each other as the lengths do."""
+    if "KV" not in told.short:
+        return None
+    lengths = _LENGTHS.search(line)
+    if lengths is not None and int(lengths["fit"]) < int(lengths["asked"]):
+        return _SHORT_CACHE.format(lengths["asked"], lengths["fit"])
+    sizes = [float(_number(one)) for one in told.figures if one.kind in _SIZES]
+    counts = [int(one.number.translate(_SEPARATORS)) for one in told.figures if one.kind == "number"]
+    if len(sizes) != _TWO or len(counts) < _TWO or not _says_short(line):
+        return None
+    (need, have), (asked, fit) = sorted(sizes)[::-1], sorted(counts)[::-1][:_TWO]
+    same = have > 0 and fit > 0 and abs(need / have - asked / fit) <= _ROUNDED * need / have
+    return _NEEDED.format(asked, need, have, fit) if same and need > have else None
+
+
+def _says_short(line: str) -> bool:
+    """Does a line say what a KV cache needs, and that there is only so much?"""
+    return says(line, "told-need") and says(line, "told-only")
 
 
 def _number(figure: _Figure) -> str:

@@ -89,6 +89,11 @@ class Oom(msgspec.Struct, frozen=True):
     fault: Fault
     torch: TorchOom | None
 
+    @property
+    def unplaced(self) -> bool:
+        """Does nothing tell in which step it ran out?"""
+        return self.fault.startup_phase is StartupPhase.CONFIG
+
 
 def exhausted(case: Case, *stages: StartupPhase) -> Oom | NotHere | Unseen:
     """The fault, if it is exhausted GPU memory in one of these stages."""

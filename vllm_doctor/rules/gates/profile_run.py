@@ -4,7 +4,7 @@ from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantizatio
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import SAMPLER_BATCHES, StartupPhase
-from vllm_doctor.log.told_step import ADAPTERS
+from vllm_doctor.log.told_step import ADAPTERS, START
 from vllm_doctor.rules.case import GIB, Case
 from vllm_doctor.rules.gates.deaths import START_FAILED
 from vllm_doctor.rules.gates.out_of_memory import Oom, exhausted, has_words
@@ -67,9 +67,10 @@ def _unnamed_pass(oom: Oom) -> bool:
 
 
 def fails_in_start(oom: Oom) -> bool:
-    """Does V1 say around the error that the engine did not come up? Then no server had been ready."""
+    """Does V1 say around the error that the engine did not come up, or who tells of it? Then no server was ready."""
     told = (death.index for death in oom.run.deaths if death.id in START_FAILED)
-    return not oom.run.served() and any(abs(at - oom.fault.index) <= _AROUND for at in told)
+    failed = any(abs(at - oom.fault.index) <= _AROUND for at in told)
+    return not oom.run.served() and (failed or (oom.unplaced and has_words(oom, START)))
 
 
 def first_handle(oom: Oom) -> bool:
@@ -121,7 +122,7 @@ def weights_of(case: Case) -> tuple[float, str] | None:
 def weights_by_name(case: Case) -> float | None:
     """Weights of one rank in GiB, as the model's name counts its parameters, at two bytes each; None where it does
     not."""
-    size = billions(case.model or "")
+    size = billions(case.model) if case.model else case.told_setup.billions
     parts = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
     return size * 2e9 / GIB / parts if size is not None else None
 
@@ -129,8 +130,10 @@ def weights_by_name(case: Case) -> float | None:
 def too_large_by_name(case: Case) -> tuple[float, float] | None:
     """GiB of one rank's weights at the least, as the model's name and the launch count parameters and bits, and the
     card's size, where the first is more than the second; None where not. What is offloaded lies on the host."""
-    least, total = least_weights(case), case.total_gib
-    if least is None or total is None or not case.launched:
+    least, total, told = least_weights(case), case.total_gib, case.told_setup
+    # Of several cards that a sentence names it may be all that the model is split over.
+    split = case.count("tensor-parallel-size") is not None
+    if least is None or total is None or not (case.launched if case.model else split or not told.several):
         return None
     return (least, total) if least > total else None
 
@@ -146,6 +149,8 @@ def least_weights(case: Case) -> float | None:
 
 def _bits(case: Case) -> float | None:
     """Bits of a weight at the least; None where it is quantized to a number of bits that nobody names."""
+    if not case.model and case.effective("quantization") in {None, "None"}:
+        return case.told_setup.bits
     named = bits_of_words(f"{case.model or ''} {case.effective('quantization') or ''}")
     if named is not None:
         return named

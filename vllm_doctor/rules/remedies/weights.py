@@ -160,7 +160,7 @@ def whole_weights(case: Case) -> float | None:
     ranks = _split(case) * (case.count("pipeline-parallel-size") or (run.pipeline if run is not None else 1))
     if case.weights_gib is not None or files is not None:
         return case.weights_gib or (files / ranks if files is not None else None)
-    named = billions(case.model or "")
+    named = billions(case.model) if case.model else case.told_setup.billions
     return named * 2e9 / GIB / ranks if named is not None and not quantized(case) else None
 
 
