@@ -92,6 +92,30 @@ def test_the_check_before_the_start_is_told_by_its_sum_in_any_order() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("max seq len 32768 vs 2600 tokens in KV cache", "max seq len (32768) is larger than"),
+        ("The KV cache needs 9.4 GiB for 100000 and has only 6.1 GiB, 64,800 would fit", "model length is 64800."),
+        ("Der KV-Cache braucht 8 GiB für 40000, hat aber nur 5 GiB: 25000 gehen", "(8.0 GiB KV cache is needed"),
+    ],
+)
+def test_a_cache_that_is_too_short_is_told_by_its_lengths_and_sizes(line: str, message: str) -> None:
+    assert message in retold([line])[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "the KV cache needs 8 GiB for 40000 and 4 GiB for 20000 tokens",
+        "the KV cache needs 8 GiB and only 3 GiB are there, 40000 and 20000",
+        "max model len 2048 of 32768 tokens in the KV cache",
+    ],
+)
+def test_sizes_that_do_not_stand_to_each_other_as_lengths_do_tell_nothing(line: str) -> None:
+    assert retold([line]) == [line]
+
+
 def test_a_log_is_no_text_that_a_person_retells() -> None:
     line = "CUDA-Speicher erschöpft. Versuch, 3,50 GiB zu belegen. GPU 1 hat 44,40 GiB, davon sind 1,25 GiB frei."
     assert retold([line, *["x"] * 40])[0] == line

@@ -23,6 +23,10 @@ SERVER = "vLLM 0.12.0 on one H100"
         ("after 6 hours under load: {}", StartupPhase.SERVING),
         ("nach ein paar Anfragen {}", StartupPhase.SERVING),
         ("{} as soon as a client sends prompt_logprobs", StartupPhase.SERVING),
+        ("{} when input is longer than 8k", StartupPhase.SERVING),
+        ("创建模型时 {}", StartupPhase.WEIGHTS),
+        ("{} while loading. It is a server for many users.", StartupPhase.WEIGHTS),
+        ("au bout de 20 minutes de charge : {}", StartupPhase.SERVING),
     ],
 )
 def test_a_step_is_named_in_a_sentence(sentence: str, step: StartupPhase) -> None:
@@ -55,6 +59,10 @@ def test_torchs_own_words_name_no_step() -> None:
         "GPU メモリが足りない",
         "torch.OutOfMemoryError in convert_layout, tried to allocate 1.25 GiB",
         "Process 71 has 30.02 GiB memory in use. Process 72 has 41.11 GiB memory in use.",
+        "加载模型时就出现OOM\uff0c是啥原因呢\uff1f",
+        "加载完成后进行推理时OOM退出",
+        "기동하면 OOM이 납니다",
+        "OOM while loading in Apple Silicon",
     ],
 )
 def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
@@ -68,6 +76,7 @@ def test_memory_that_ran_out_is_told_in_many_languages(text: str) -> None:
         "How much memory do I need to avoid OOM?",
         "the host ran out of memory and swap is full",
         "JavaScript heap out of memory",
+        "my trainer, without vLLM, goes out of memory in backward",
         "it is no longer out of memory, now it answers 404",
         "ERROR: out of shared memory",
     ],
@@ -207,3 +216,14 @@ def test_a_step_that_words_alone_name_is_never_certain() -> None:
     call = '  File "/opt/vllm/v1/worker/gpu_worker.py", line 213, in load_model\n    self.model_runner.load_model()\n'
     (shown,) = judged_text(f"Traceback (most recent call last):\n{call}{torch}").findings
     assert (shown.code, shown.confidence.value) == ("VD110", "confirmed")
+
+
+def test_a_kill_for_memory_of_no_device_is_the_hosts() -> None:
+    assert kill_accounts(["OOM on my Mac with vllm-metal, opt-125m. It prints the memory and then it is killed"]) == [0]
+    assert not kill_accounts(["CUDA out of memory on my card with vllm. I then killed it"])
+
+
+def test_a_call_in_another_sentence_than_the_one_that_speaks_of_memory_is_talk() -> None:
+    told = "determine_num_available_blocks counts the target alone. vLLM 0.6.3 then gives CUDA OOM at run time."
+    assert judged_text(told).findings[0].code == "VD201"
+    assert judged_text("vLLM 0.6.3 gives CUDA OOM in determine_num_available_blocks.").findings[0].code == "VD112"

@@ -345,7 +345,7 @@ def test_a_translated_sentence_without_a_figure_is_vllms() -> None:
         "No hay memoria disponible para los bloques de cach\u00e9. Intente aumentar `gpu_memory_utilization`. "
         "vLLM, RTX 4060, gpu_memory_utilization=0.7"
     )
-    assert _shown(found) == ("VD120", "startup-kv-cache", "gpu-memory-utilization", 0.8)
+    assert _shown(found) == ("VD120", "startup-kv-cache", "gpu-memory-utilization", 0.84)
 
 
 def test_no_bytes_in_use_is_a_figure_that_the_driver_does_not_have() -> None:
@@ -383,3 +383,34 @@ def test_what_is_not_the_servers_memory_is_told_as_none(lines: tuple[str, ...]) 
     log = cut(parse_lines(read), "log")
     told = judged(Snapshot("2026-03-14T09:00:00Z", log=Known(log, "log"))).findings
     assert {found.phase.value for found in told} <= {"not-memory"}
+
+
+def test_a_model_that_its_name_makes_larger_than_the_card_that_is_named_does_not_fit_it() -> None:
+    found = _answer("CUDA out of memory when I try an 11B in bf16 with vLLM on my 16 GB card, ollama runs it")
+    assert (found.code, found.phase.value, found.confidence.value) == ("VD110", "startup-weights", "likely")
+    assert [(sum_.name, sum_.value) for sum_ in found.arithmetic][0][0] == "weights of one GPU"
+    assert found.changes[0].predicted["weights_gib_at_most"] == 11.8
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA out of memory when I try an 11B in bf16 with vLLM on my 24 GB card",
+        "CUDA out of memory when I try an 11B AWQ with vLLM on my 16 GB card",
+        "CUDA out of memory when I try an 11B in bf16 with vLLM on two 16 GB cards",
+        "CUDA out of memory when I try a 3B and an 11B with vLLM on my 16 GB card",
+    ],
+)
+def test_what_fits_the_card_or_may_be_split_is_left_open(text: str) -> None:
+    assert _answer(text).code == "VD208"
+
+
+def test_a_start_without_its_step_is_a_start() -> None:
+    assert _answer("vllm goes out of memory at start-up on an L40S").phase.value == "startup-profile"
+    assert _answer("vllm goes out of memory, start command: vllm").phase.value == "runtime-prefill-burst"
+
+
+def test_eight_bits_are_offered_to_a_card_that_computes_them() -> None:
+    lines = "vllm 0.16 goes out of memory while loading a 13B in fp16 on my {}"
+    assert "quantization" in [change.name for change in _answer(lines.format("3090")).changes]
+    assert "quantization" not in [change.name for change in _answer(lines.format("V100 16GB")).changes]

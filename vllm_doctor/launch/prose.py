@@ -24,8 +24,8 @@ _IS = (
 # An option as a command has it, or as Python and its configurations have it: that one needs its value.
 _OPTION = Pattern(
     r"(?<![A-Za-z0-9_.-])(?:--(?P<dashed>[a-z][a-z0-9_-]{2,60})"
-    r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:]{0,120}))?"
-    r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:]{0,120})"
+    r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:-]{0,120}))?"
+    r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:-]{0,120})"
     rf"|(?P<spoken>[a-z][a-z0-9]{{1,30}}[_-][a-z0-9_-]{{2,60}})(?:{_IS})(?P<figure>\d[A-Za-z0-9_.]{{0,20}})"
     r"|(?P<short>TP|PP|DP|tp|pp|dp|[Uu]til)(?: ?= ?| is | of | )?(?P<number>\d{1,2}|0\.\d{1,4})(?![\w.]*\w))"
 )
@@ -88,7 +88,7 @@ def _options(line: str) -> Iterator[tuple[str, str | bool, int]]:
         name = canonical(f"--{name}")
         if not table.is_known(name):
             continue
-        read = _read(name, value.strip("'\"").rstrip(".:") if value is not None else None)
+        read = _read(name, value.strip("'\"").rstrip(".:-") if value is not None else None)
         if read is not None:
             yield name, read, found.end()
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import each, places, says
-from vllm_doctor.log.told_step import told_step
+from vllm_doctor.log.told_step import START, told_step
 
 _LONGEST = 2000
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
@@ -27,12 +27,13 @@ _NOUN = Pattern(
 _WORD = Pattern(r"\w+")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 # A headline that ends with what came of it: `LoRA on two cards: OOM`
-_RESULT, _END = Pattern(r":\s{0,3}$"), Pattern(r"[\s.!]{0,4}")
+_RESULT, _END = Pattern(r"(?i)(?::|\u2192|[-=]>)\s{0,3}(?:cuda|hip|gpu|xpu|npu)?\s{0,3}$"), Pattern(r"[\s.!]{0,4}")
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 _STEPS = Pattern(r"(?:^|\s)\(?1[.)]\s.{1,400}?\s\(?2[.)]\s")
 _CARD, _ANY, _KILL = "told-memory", "told-lack", "told-killed"
 # What asks, advises or fears governs the words behind it; of those before it, the ones right before: `OOM can happen`.
 _RIGHT_BEHIND = 12
+_RIGHT_BEFORE = 8
 # A headline has no verb: one that names so much of a server and its setup tells of that one.
 _SETUP = 3
 
@@ -63,18 +64,16 @@ def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]
 def _killed(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
     """The sentences that say of no device's memory that it ran out, of what was killed."""
     told = _told(lines, _CARD, of_server=of_server, verb="told-kill")
-    found = {i: [one for one in sentences if not any(map(_of_device, _said(one)))] for i, sentences in told.items()}
+    found = {i: [one for one in sentences if not _of_device(one)] for i, sentences in told.items()}
     return {i: sentences for i, sentences in found.items() if sentences}
 
 
-def _said(sentence: str) -> Iterator[str]:
-    return (sentence[first:last] for first, last in places(_CARD, sentence))
-
-
-def _of_device(words: str) -> bool:
-    """Do the words for memory name whose it is?"""
-    named = {word[0] for word in _WORD.finditer(words.lower())}
-    return _NOUN.fullmatch(words) is None or not _DEVICES.isdisjoint(named)
+def _of_device(sentence: str) -> bool:
+    """Do the words for memory, or those right before them, name a device whose it is?"""
+    found = places(_CARD, sentence)
+    said = [(sentence[first:last], sentence[max(0, first - _RIGHT_BEFORE) : last]) for first, last in found]
+    named = {word[0] for _, whole in said for word in _WORD.finditer(whole.lower())}
+    return not _DEVICES.isdisjoint(named) or any(_NOUN.fullmatch(words) is None for words, _ in said)
 
 
 def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[int]:
@@ -121,7 +120,7 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") 
         i: [
             one
             for one in _sentences(text)
-            if _says_so(one, words) and (verb or _happens(one, words) or _placed(texts, i))
+            if _says_so(one, words) and (verb or _happens(one, words) or _placed(texts, i) or says(one, START))
         ]
         for i, text in enumerate(texts)
         if (not verb or says(text, verb))

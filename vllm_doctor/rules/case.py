@@ -124,9 +124,9 @@ class Case:
 
     @cached_property
     def told_setup(self) -> ToldSetup:
-        """The model and the card that sentences name, where no program wrote a line and no command stands beside."""
+        """The model and the card that sentences name, where no program wrote a line and no host is asked."""
         run = self._run
-        if run is None or not run.by_a_person or self.launch is not None or self._typed is not None:
+        if run is None or not run.by_a_person or self.launch is not None:
             return ToldSetup()
         return told_setup(self._sentences(run))
 

@@ -59,12 +59,17 @@ _SIZES = frozenset({"size", "part", "(part"})
 _NO_BLOCK = "no-kv-blocks"
 # What a request may be long, and behind it the tokens that fit.
 _LENGTHS = Pattern(
-    r"(?i)\bmax[ _-](?:seq(?:uence)?|model)[ _-]len(?:gth)?\D{1,12}(?P<asked>\d{3,8})\b[^\n]{1,60}?\b(?P<fit>\d{2,7}) tokens"
+    r"(?i)\bmax[ _-](?:seq(?:uence)?|model)[ _-]len(?:gth)?\D{1,12}(?P<asked>\d{3,8})\b"
+    r"[^\n]{1,60}?\b(?P<fit>\d{2,7}) tokens"
 )
-_SHORT_CACHE = "ValueError: The model's max seq len ({}) is larger than the maximum number of tokens that can be stored in KV cache ({})."
+_SHORT_CACHE = (
+    "ValueError: The model's max seq len ({}) is larger than the maximum number of tokens that can be stored in KV "
+    "cache ({})."
+)
 _NEEDED = (
-    "ValueError: To serve at least one request with the model's max seq len ({}), ({} GiB KV cache is needed, which is larger than "
-    "the available KV cache memory ({} GiB). Based on the available memory, the estimated maximum model length is {}."
+    "ValueError: To serve at least one request with the model's max seq len ({}), ({} GiB KV cache is needed, which is "
+    "larger than the available KV cache memory ({} GiB). Based on the available memory, the estimated maximum model "
+    "length is {}."
 )
 _FREE = "Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}, {} GiB)."
 
@@ -164,8 +169,8 @@ def _of_no_block(line: str) -> str | None:
 
 
 def _of_short_cache(line: str, told: _Told) -> str | None:
-    """vLLM's sentence of a KV cache that one request does not fit: by the two lengths that it compares, or by the sizes,
-    which stand to each other as the lengths do."""
+    """vLLM's sentence of a KV cache that one request does not fit: by the two lengths that it compares, or by the
+    sizes, which stand to each other as the lengths do."""
     if "KV" not in told.short:
         return None
     lengths = _LENGTHS.search(line)
