@@ -388,7 +388,7 @@ def test_what_is_not_the_servers_memory_is_told_as_none(lines: tuple[str, ...]) 
 def test_a_model_that_its_name_makes_larger_than_the_card_that_is_named_does_not_fit_it() -> None:
     found = _answer("CUDA out of memory when I try an 11B in bf16 with vLLM on my 16 GB card, ollama runs it")
     assert (found.code, found.phase.value, found.confidence.value) == ("VD110", "startup-weights", "likely")
-    assert [(sum_.name, sum_.value) for sum_ in found.arithmetic][0][0] == "weights of one GPU"
+    assert found.arithmetic[0].name == "weights of one GPU"
     assert found.changes[0].predicted["weights_gib_at_most"] == 11.8
 
 
