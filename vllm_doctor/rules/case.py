@@ -10,13 +10,13 @@ from vllm_doctor.knowledge.versions import FlagFact, Version
 from vllm_doctor.launch.numbers import number
 from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.launch.prose import ToldLaunch, told_options
-from vllm_doctor.launch.told_setup import ToldSetup, told_setup
 from vllm_doctor.log.clock import day_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.sentence_call import last_to_say, last_with_its_calls
+from vllm_doctor.log.told_setup import ToldSetup, told_setup
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Evidence, Subject
 from vllm_doctor.records.host import Driver, Gpu, Kernel, Launch, Machine, Metrics, Probe, Unit

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_doctor.launch.told_setup import ToldSetup, told_setup
+from vllm_doctor.log.told_setup import ToldSetup, told_setup
 
 
 @pytest.mark.parametrize(
