@@ -18,6 +18,8 @@ from vllm_doctor.log.told_setup import ToldSetup, told_setup
         ("llama 48GB显存 不够", None, 16, 48.0),
         ("8 GiB of 16 GB were free", None, 16, None),
         ("a 70B with an 8B draft on an H200", None, 16, 139.81),
+        ("a 7B runs, the 13B goes OOM on my T4", 13, 16, 14.56),
+        ("a 7B and a 13B go OOM on my T4", None, 16, 14.56),
         ("fine on an A100 40GB, fails on an L4", None, 16, None),
         ("910B, Qwen3-32B", 32, 16, None),
         ("a 7B on an Orin NX 16G", 7, 16, None),

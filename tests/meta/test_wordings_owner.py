@@ -43,7 +43,9 @@ GRAMMAR |= {"log/read/viewer_table.py", "log/read/envelope.py", "log/read/json_r
 GRAMMAR |= {"log/pybind_calls.py", "log/told_calls.py"}
 GRAMMAR |= {"log/read/panel.py", "log/read/pretty_answer.py"}
 # Marks of quotations, figures as any language sets them, and where a sentence ends.
-GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_memory.py"}
+GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_memory.py", "log/told_step.py"}
+# How the names of models and cards look, and how many there are.
+GRAMMAR |= {"log/told_setup.py"}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))

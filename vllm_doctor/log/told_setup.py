@@ -17,6 +17,7 @@ from vllm_doctor.log.match import places, says
 _LONGEST = 2000
 _NAME = Pattern(r"(?<![A-Za-z0-9_./-])[A-Za-z0-9][A-Za-z0-9_./-]{1,100}(?<![./-])")
 _SENTENCE = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
+_PART = Pattern("[,.!?;]\\s|[\u3002\uff01\uff1f\uff1b\uff0c]")
 # A card's name is a few words, each of letters and figures; the first has a figure or is a brand's.
 _WORD = Pattern(r"[A-Za-z0-9]+")
 _WORDS = 5
@@ -51,7 +52,10 @@ class ToldSetup(msgspec.Struct, frozen=True):
 def told_setup(lines: Iterable[str]) -> ToldSetup:
     """The one model and the one kind of card that these lines name."""
     texts = [line[:_LONGEST] for line in lines]
-    sizes = {size for text in texts for size in _billions(text)}
+    # Of several models the one beside the words for memory is meant: `an 8B runs, the 70B goes OOM`.
+    parts = [part for text in texts for part in _PART.split(text) if part]
+    own = {size for part in parts if says(part, "told-memory") for size in _billions(part)}
+    sizes = own or {size for text in texts for size in _billions(text)}
     cards = {(card.name, card.total_gib) for text in texts for card, _, _ in _cards(text)}
     said = {float(size["size"]) for text in texts for size in _sizes(text)} & _SOLD
     card, total = next(iter(cards)) if len(cards) == 1 else ("", 0.0)

@@ -126,7 +126,7 @@ class Case:
     def told_setup(self) -> ToldSetup:
         """The model and the card that sentences name, where no program wrote a line and no host is asked."""
         run = self._run
-        if run is None or not run.by_a_person or self.launch is not None:
+        if run is None or not run.by_a_person or isinstance(self._snapshot.launch, Known):
             return ToldSetup()
         return told_setup(self._sentences(run))
 
