@@ -215,6 +215,14 @@ def test_lines_that_no_message_has_side_by_side_stay() -> None:
     assert unwrapped(lines) == lines
 
 
+def test_what_is_said_again_and_again_is_no_edge_of_a_page() -> None:
+    """Each start of a container ends alike, and who runs it says so in a line without that container's mark."""
+    line = "vllm-1  | (APIServer pid=1) INFO:     Application startup complete."
+    text = [SAID, *[line, "vllm-1 is started again"] * 3]
+    assert unwrapped(text) == text
+    assert unwrapped([line, "vllm-1 exited with code 1"]) == [line, "vllm-1 exited with code 1"]
+
+
 def test_a_note_with_its_time_goes_on_with_no_line_before_it() -> None:
     notes = ["22:10 Free memory on device 0", "22:15 (70.1/79.2 GiB) on startup is what we see", "22:40 quiet"]
     assert unwrapped(notes) == notes

@@ -68,7 +68,7 @@ DONE = "Processed prompts: 100%|██████████| 500/500 [1:02:11
         ("INFO 10-02 05:01:20 [__init__.py:216] Automatically detected platform cuda.\n" + UP, UNKNOWN),
         (OLD_BENCH.format(128, 128), OK),
         (OLD_BENCH.format(128, 128).replace("it/s]\n", "it/s]"), OK),  # tqdm leaves its line open
-        (OLD_BENCH.format(128, 127), UNKNOWN),  # its release counts no failures
+        (OLD_BENCH.format(128, 127), Verdict.FINDING),  # its release counts the answers alone
         (BENCH.format(1000, 0), OK),
         (BENCH.format(0, 0), UNKNOWN),
         (BENCH.format(999, 1), Verdict.FINDING),

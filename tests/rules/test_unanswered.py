@@ -126,19 +126,94 @@ def test_a_short_prompt_beside_it_does_not_excuse_an_engine_below_any_gpu(prompt
     assert [f.code for f in diagnosed(text).findings] == told
 
 
-@pytest.mark.parametrize(("tokens", "told"), [(4.0, "each request got 4.0 tokens a second"), (6.0, "no failure")])
-def test_a_pace_that_only_the_card_can_judge_is_said_beside_the_ok(tokens: float, told: str) -> None:
-    """4 tokens/s are a processor's, or those of a fast card that something holds back; the log names neither."""
-    line = (
-        "INFO 05-21 10:20:{at} [loggers.py:9] Engine 000: Avg prompt throughput: 0.0 tokens/s, Avg generation "
-        "throughput: {tokens} tokens/s, Running: 1 reqs, Waiting: 0 reqs, GPU KV cache usage: 0.1%, Prefix cache "
-        "hit rate: 0.0%\n"
+def pace(tokens: float, *, lines: int = 3, read: float = 0.0, used: float = 0.1, running: int = 1) -> str:
+    return "".join(
+        f"INFO 05-21 10:2{n // 6}:{n % 6}0 [loggers.py:9] Engine 000: Avg prompt throughput: {read} tokens/s, Avg "
+        f"generation throughput: {tokens} tokens/s, Running: {running} reqs, Waiting: 0 reqs, GPU KV cache usage: "
+        f"{used}%, Prefix cache hit rate: 0.0%\n"
+        for n in range(lines)
     )
-    got = diagnosed(HEALTHY + "".join(line.format(at=at, tokens=tokens) for at in (10, 20, 30)))
-    because = got.path[-1].because
-    assert got.verdict is Verdict.OK
-    assert told in because
-    assert ("--gpu NAME" in because) is (tokens < 5.0)
+
+
+WEIGHTS = f"{ENGINE}INFO 05-21 10:11:14 [gpu_model_runner.py:1] Model loading took {{}} GiB and 3.1 seconds\n"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "weights", "expected"),
+    [
+        (4.0, "", Verdict.UNKNOWN),
+        (6.0, "", Verdict.OK),
+        (3.7, WEIGHTS.format("57.91"), Verdict.OK),
+        (3.1, WEIGHTS.format("14.25"), Verdict.UNKNOWN),
+    ],
+)
+def test_a_pace_that_only_the_card_can_judge_is_never_ok(tokens: float, weights: str, expected: Verdict) -> None:
+    """4 tokens/s are a processor's, or those of a fast card that something holds back; the log names neither. To read
+    58 GiB of weights 3.7 times a second is what an integrated GPU does."""
+    start, ready = HEALTHY.rsplit("(APIServer", 1)
+    got = diagnosed(f"{start}{weights}(APIServer{ready}{pace(tokens)}")
+    assert got.verdict is expected
+    assert ("--gpu NAME" in got.path[-1].because) is (expected is Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize(
+    ("now", "told"),
+    [
+        (pace(9.0, lines=4, read=12.0, used=5.0, running=2), ["VD308"]),
+        (pace(9.0, lines=3, read=12.0, used=5.0, running=2), []),
+        (pace(29.0, lines=4, read=12.0, used=5.0, running=2), []),
+        (pace(29.0, lines=6, read=12.0, used=5.0, running=2), ["VD308"]),
+        (pace(9.0, lines=2, used=5.0, running=2) + pace(9.0, lines=2, used=7.0, running=2), []),
+    ],
+)
+def test_a_thirteenth_of_the_tokens_is_told_in_40_seconds_and_a_quarter_in_a_minute(now: str, told: list[str]) -> None:
+    """Where the pool fills meanwhile, a long prompt is read, whose tokens are counted when it is through."""
+    before = (("120.0", 30.0), ("118.0", 300.0), ("122.0", 5.0), ("119.0", 90.0))
+    best = "".join(pace(float(tokens), lines=1, read=read, used=6.0, running=2) for tokens, read in before)
+    assert [f.code for f in diagnosed(HEALTHY + best + now).findings] == told
+
+
+def test_one_wait_below_which_the_front_end_goes_on_alone_is_not_ok() -> None:
+    polls = f'{API}INFO:     10.0.0.7:4 - "GET /v1/videos/a HTTP/1.1" 200 OK\n'
+    assert verdict(HEALTHY + OK + WAITS + polls) is Verdict.UNKNOWN
+    assert verdict(HEALTHY + OK + WAITS + polls + OK) is Verdict.OK
+
+
+@pytest.mark.parametrize(("level", "expected"), [("DEBUG", Verdict.OK), ("INFO", Verdict.FINDING)])
+def test_the_ranks_of_an_idle_engine_wait_at_the_level_debug(level: str, expected: Verdict) -> None:
+    """Until 0.10.2 whoever has nothing to read says so each minute (shm_broadcast.py, `acquire_read`)."""
+    idle = "".join(WAITS.replace("INFO", level).replace("10:20", f"10:2{n}") for n in range(6))
+    assert verdict(HEALTHY + OK + pace(40.0) + OK + pace(40.0) + idle) is expected
+
+
+BENCH = "============ Serving Benchmark Result ============\nSuccessful requests:                     {}\n"
+ASKED = "Traffic request rate: inf\n100%|##########| 128/128 [00:09<00:00, 13.97it/s]\n"
+
+
+@pytest.mark.parametrize(
+    ("below", "expected"),
+    [
+        ("vllm bench serve --model m\n" + BENCH.format(128), Verdict.OK),
+        (ASKED + BENCH.format(128), Verdict.OK),
+        (ASKED + BENCH.format(30), Verdict.UNKNOWN),
+        (BENCH.format(128) + "Failed requests:                         3\n", Verdict.UNKNOWN),
+        ("##[endgroup]\n", Verdict.OK),
+        ("##[error]Process completed with exit code 1.\n", Verdict.UNKNOWN),
+        ('# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m"} 0.0\n', Verdict.OK),
+    ],
+)
+def test_who_measures_a_server_or_folds_its_log_may_have_the_last_word(below: str, expected: Verdict) -> None:
+    assert verdict(HEALTHY + OK + below) is expected
+
+
+def test_of_a_script_s_last_batch_no_step_is_shown() -> None:
+    bar = "Processed prompts: {}%|#| {}/5 [00:01<00:00,  5.0it/s, est. speed input: 1.0 toks/s, output: 1.0 toks/s]\n"
+    engine = "INFO 05-21 10:11:13 [core.py:1] Initializing a V1 LLM engine (v0.11.0) with config: model='m'\n"
+    assert verdict(engine + bar.format(100, 5)) is Verdict.OK
+    told = diagnosed(engine + bar.format(100, 5) + bar.format(0, 0))
+    assert told.verdict is Verdict.UNKNOWN
+    assert "before the first answer of a batch" in told.path[-1].because
+    assert verdict(engine + bar.format(100, 5) + bar.format(0, 0) + "Prompt: 'a', Generated text: 'b'\n") is Verdict.OK
 
 
 STATISTICS = (

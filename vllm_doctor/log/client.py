@@ -102,8 +102,8 @@ def client(texts: Iterable[str]) -> Client | None:
             counted = index
     if not name:
         return None
-    if failed is None and succeeded is not None and succeeded == asked:
-        failed = 0  # releases before 0.11.1 count the answers alone, and its bar all that were asked
+    if failed is None and succeeded is not None and asked is not None and succeeded <= asked:
+        failed = asked - succeeded  # releases before 0.11.1 count the answers alone, and its bar all that were asked
     return Client(name, mark, tuple((k, *saw[k]) for k in Saw if k in saw), succeeded, failed, counted)
 
 

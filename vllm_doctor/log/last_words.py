@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from itertools import chain, islice
 
+from vllm_doctor.log.client import MEASURES, client
 from vllm_doctor.log.match import kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -59,6 +60,8 @@ _HARMLESS = (
     "cut-mark",
     "shell-prompt",
     "wrapper-says-ready",
+    "mark-of-a-runner",
+    "exposition-line",
 )
 
 
@@ -146,13 +149,15 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     before = lines[: last + 1] if last + 1 < len(lines) else ()
     usual = Counter(_form(line.text) for line in before)
     rules = {rule for line in before if (rule := _rule(line.text))}
+    asked_by = client(line.text for line in lines[last + 1 :])
+    if asked_by is not None and asked_by.name in MEASURES:  # somebody measured it from the same terminal
+        at = asked_by.counted if asked_by.counted is not None else asked_by.mark
+        return lines[last + 1 + at] if asked_by.failed else None
     for index in range(last + 1, len(lines)):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
         beside = beside or _speaker(line) in spoke
         told = any(crash.first <= index <= crash.last for crash in run.crashes)
-        if says(line.text, "client-vllm-bench"):
-            return None  # a benchmark that was started in the same terminal: what it counts is told by its own rule
         if not line.text.strip() or beside or told or index in known or line.level is not None:
             continue
         if usual[_form(line.text)] >= _USUAL or not any(letter.isalnum() for letter in line.text):

@@ -312,6 +312,14 @@ class Run:
         shown += [] if self.stalled else [h.index for h in self.all("request-ok")[-1:]]
         return max(shown, default=-1)
 
+    @cached_property
+    def waits(self) -> tuple[Hit, ...]:
+        """The lines by which one process waits for another. Before 0.11 the ranks of an idle engine write them, too, at
+        the level DEBUG (shm_broadcast.py, `acquire_read`): once it serves, these tell nothing."""
+        up = next((i for i, stage in self.miles if ORDER[stage] >= ORDER[StartupPhase.READY]), len(self.lines))
+        told = self.all("broadcast-wait")
+        return tuple(hit for hit in told if hit.index < up or self.lines[hit.index].level != "DEBUG")
+
     def _without_progress(self, after: int) -> set[int]:
         """Lines after `after` in which a batch's bar is written again with no prompt more than before it: at none, or
         for the last time while the program ends."""

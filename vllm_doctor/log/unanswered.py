@@ -7,7 +7,7 @@ from vllm_doctor.log.root_cause import AnalysedRun
 
 # One request may be at fault itself; of three in a row, with no other between them, that is not to be assumed.
 _REQUESTS = 3
-# One wait of 60 s may be a compilation.
+# One wait of 60 s with which a log ends may be a compilation.
 _WAITS = 2
 
 
@@ -25,8 +25,9 @@ def unanswered(run: AnalysedRun) -> str | None:
     if health and health[-1].id == "health-failed":
         told = run.lines[health[-1].index]
         return f"line {told.number}: /health was answered with {health[-1].fields['status']}, and not with 200 after it"
-    waits = [hit for hit in after if hit.id == "broadcast-wait"]
-    if len(waits) >= _WAITS or (waits and run.reached() is None):
+    waits = [hit for hit in run.waits if run.worked < hit.index < end]
+    went_on = bool(waits) and any(line.text.strip() for line in run.lines[waits[-1].index + 1 : end])
+    if len(waits) >= _WAITS or (waits and (went_on or run.reached() is None)):
         told, often = run.lines[waits[0].index], f"{len(waits)} times" if len(waits) > 1 else "once"
         return (
             f"from line {told.number} on, the engine said {often} that one process waits for another: kernels are "

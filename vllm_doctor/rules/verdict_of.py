@@ -16,8 +16,7 @@ from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
 from vllm_doctor.rules import placed
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import on_cpu
-from vllm_doctor.rules.gates.pace import ENOUGH, tokens_of_few
+from vllm_doctor.rules.gates.pace import in_doubt
 from vllm_doctor.rules.order import INTERNAL
 from vllm_doctor.rules.strays import unjudged as strays_of
 
@@ -25,8 +24,10 @@ from vllm_doctor.rules.strays import unjudged as strays_of
 _STILL = 2
 # Ends without a word that are no chance.
 _AGAIN = 2
-# Lines of statistics that tell how fast few requests are.
-_SLOW = 3
+_BATCH_BEGINS = (
+    "the log ends before the first answer of a batch, without an error: its first step is still computed, the program "
+    "was killed from outside, or the log is not complete; if the bar stands for minutes: "
+)
 
 
 def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> tuple[Verdict, str]:
@@ -56,8 +57,11 @@ def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> t
             return Verdict.UNKNOWN, f"{_of_the_launch(case)}; no log was given, so the server's state is not known"
         return Verdict.UNKNOWN, reason or "no log was read"
     verdict, because = _log_verdict(run)
-    if verdict is Verdict.OK:
-        because += _slowly(case, run)
+    if verdict is Verdict.OK and (slow := in_doubt(case, run)) is not None:
+        return Verdict.UNKNOWN, (
+            f"the server answers, and at last each request got {slow:.1f} tokens a second at most: whether that is "
+            "slow, the card tells, which this log does not name (--gpu NAME)"
+        )
     if snapshot.live and verdict is Verdict.OK:
         because += "; no completion was tried, because the server cannot be asked from here"
     return verdict, because
@@ -108,7 +112,7 @@ def _unsure(run: AnalysedRun) -> str | None:
             "after the server's last line stands a line of another program, which may know why the server ended: "
             f"{excerpt.said(told.text.strip())}"
         )
-    return unanswered(run) or another_server(run) or _standing_still(run)
+    return unanswered(run) or another_server(run) or _standing_still(run) or _first_step(run)
 
 
 def _standing_still(run: AnalysedRun) -> str | None:
@@ -124,6 +128,14 @@ def _standing_still(run: AnalysedRun) -> str | None:
         f"its last statistics count {running} and not one token: a long prompt takes some seconds, an engine that "
         "hangs does not come back; send one short request"
     )
+
+
+def _first_step(run: AnalysedRun) -> str | None:
+    """A script whose last batch has no answer yet, though one before it had all of its own."""
+    bar = run.last("offline-progress") if run.is_script and run.stopped is None else None
+    if bar is None or bar.fields.get("done") != "0" or any(line.text.strip() for line in run.lines[bar.index + 1 :]):
+        return None
+    return _BATCH_BEGINS + silence.usual(run).look
 
 
 def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
@@ -197,17 +209,6 @@ def _refusals(run: AnalysedRun) -> str:
     return f"; from line {first} on it refuses requests (400): the answer's body says why, which the client has"
 
 
-def _slowly(case: Case, run: AnalysedRun) -> str:
-    """What few requests got at last, where only the card tells whether that is slow and nothing names it."""
-    fastest = tokens_of_few(run, _SLOW) if run.stopped is None else None
-    if fastest is None or fastest >= ENOUGH or case.gpu_name or on_cpu(case):
-        return ""
-    return (
-        f"; at last each request got {fastest:.1f} tokens a second at most: whether that is slow, the card tells, "
-        "which this log does not name (--gpu NAME)"
-    )
-
-
 def _own_log(run: AnalysedRun) -> str:
     """The command for the log of the process, where who tells of its end is one that keeps such logs."""
     kept = catalogue()
@@ -258,11 +259,7 @@ def _unfinished(run: AnalysedRun) -> str:
         )
     ends = f"the log ends during the start (last step seen: {reached.value if reached else 'none'})"
     if run.is_script and reached is StartupPhase.SERVING:
-        return (
-            "the log ends before the first answer of a batch, without an error: its first step is still computed, the "
-            f"program was killed from outside, or the log is not complete; if the bar stands for minutes: "
-            f"{silence.usual(run).look}"
-        )
+        return _BATCH_BEGINS + silence.usual(run).look
     if (told := last_error(run)) is not None:
         said = excerpt.said(told.text.strip())
         return f"{ends}, and line {told.number} is an error that no rule knows: {said}"

@@ -49,6 +49,8 @@ _BEGINS = Pattern(
     r"|[\w@.:-]{1,255}\.(?:service|scope|socket|mount|timer): "
     r"|\[\d{1,6}\][+-]?\s{1,20}(?:[+-]\s{1,20})?(?:\d{1,24}\s{1,20})?[a-z ]{4,40}(?: \(core dumped\))?\s{2}"
     r"|\S{1,255}: line \d{1,9}: "
+    # who runs containers says how one of them ended
+    r"|\S{1,255} exited with code \d"
     r"|(?:Killed|Terminated|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point exception)"
     r"(?: \(core dumped\))?\s{0,20}\Z"
     # tqdm's bar
@@ -237,12 +239,13 @@ def _of_a_terminal(lines: Sequence[str], width: int) -> bool:
 
 
 def _gone_on(lines: Sequence[str]) -> list[str]:
-    """The lines that another one goes on with."""
-    return [
-        before
+    """The lines that another one goes on with; each once, as what is said again ends at the same column again."""
+    found = {
+        before: None
         for before, line in pairwise(lines)
         if before and line and line[:1] not in {" ", "\t"} and not _BEGINS.match(line)
-    ]
+    }
+    return list(found)
 
 
 def _glue(before: str, line: str, width: int, *, terminal: bool) -> str | None:

@@ -50,13 +50,13 @@ def judge(case: Case) -> Outcome:
     # Nothing listens yet where a rank comes early; what takes a connection and closes it at once is another program.
     if len(tries) >= _RETRIES or any("closed" in t.fields for t in tries):
         return _store(case, tries)
-    waits = unbroken(run, final_run(run, run.all("broadcast-wait")))
+    waits = unbroken(run, final_run(run, run.waits))
     minutes = minutes_of(run, waits)
     if minutes >= _MINUTES and any(stage is not StartupPhase.CONFIG for _, stage in run.miles):
         return _ranks(case, waits, minutes)
     if minutes >= _OF_A_STEP and (files := _of_files(case, run, waits, minutes)) is not None:
         return files
-    behind = [hit for hit in run.all("broadcast-wait") if hit.index > run.worked]
+    behind = [hit for hit in run.waits if hit.index > run.worked]
     if len(behind) >= _OF_A_STEP and run.stopped is None and any(stats.generation for stats in run.stats):
         return _ranks(case, behind, minutes_of(run, behind))
     if (silent := _stands_still(case, run)) is not None:

@@ -29,8 +29,7 @@ def judge(case: Case) -> Outcome:
     if (waiting := _waiting(case, run)) is not None:
         return waiting
     told = run.all("stats")[-_OF_A_WAIT:]
-    waits = run.last("broadcast-wait")
-    needed = _OF_A_WAIT if waits is not None and told and waits.index > told[0].index else STANDS
+    needed = _OF_A_WAIT if run.waits and told and run.waits[-1].index > told[0].index else STANDS
     last = run.stats[-needed:]
     queue = [s.waiting for s in last]
     if len(last) < needed or not all(still(s, last[-1]) for s in last) or queue != sorted(queue):
@@ -60,7 +59,7 @@ def judge(case: Case) -> Outcome:
 def _waiting(case: Case, run: AnalysedRun) -> Finding | None:
     """From 0.9.2 on no statistics come without tokens: the last ones show none, after tokens, and the engine waits."""
     last = run.all("stats")[-1].index if run.all("stats") else -1
-    waits = [hit for hit in run.all("broadcast-wait") if hit.index > last]
+    waits = [hit for hit in run.waits if hit.index > last]
     made = any(stats.generation for stats in run.stats[:-1])
     if len(waits) < _WAITS or not run.stalled or not made or run.stopped is not None or run.root is not None:
         return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.knowledge.gpus import DeviceTool, find
+from vllm_doctor.knowledge.gpus import DeviceTool
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.stats import Stats
 from vllm_doctor.records.finding import Arithmetic, Change, Finding
@@ -10,24 +10,23 @@ from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
-from vllm_doctor.rules.gates.kv_cache import left_over, on_cpu
-from vllm_doctor.rules.gates.pace import ENOUGH, FEW, tokens_of_few
+from vllm_doctor.rules.gates.kv_cache import on_cpu
+from vllm_doctor.rules.gates.pace import ENOUGH, FEW, speed, steps_at_most, tokens_of_few
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
 # Lines of statistics in a row, ten seconds each: the best of the log is a mean over three, what is slow lasts a minute.
-_BEST, _SLOW = 3, 6
-# Longer contexts and fuller batches make a request slower, but not this much.
-_FACTOR = 4.0
+# Longer contexts and fuller batches make a request slower, but not this much. A shorter time tells where it is slower
+# still, and no prompt is read meanwhile, for which the use of the pool grows before its tokens are counted.
+_BEST, _SLOW, _FACTOR = 3, 6, 4.0
+_SOON, _MUCH, _SAME_POOL = 4, 8.0, 1.0
 # Requests come and go while others run: as many, give or take this; and as much KV cache that each step reads.
 _ABOUT, _MORE_READ = 1.25, 1.5
 # Lines in a row, and tokens a second of each request: a 70B model split over two old cards gives ten times as many.
 _LONG, _FLOOR = 5, 1.0
-# Where the weights are known a step is: it reads them once. The slowest memory of a card that vLLM runs on in GB/s
-# (RTX 3050), the part of what a card's memory gives that no kernel stays below, and the tokens a second that no launch
-# of kernels without graphs, no link between hosts and no kernel of a rare format stays below. Half a minute tells.
-_SLOWEST, _PART, _SHORTER = 168.0, 0.1, 3
-_GIB_IN_GB = 2**30 / 1e9
+# The part of what a card's memory gives that no kernel stays below, and the tokens a second that no launch of kernels
+# without graphs, no link between hosts and no kernel of a rare format stays below. Half a minute tells.
+_PART, _SHORTER = 0.1, 3
 
 
 def judge(case: Case) -> Outcome:
@@ -37,33 +36,49 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     if (floor := _below_floor(case, run)) is not None:
         return floor
-    if len(run.stats) < _BEST + _SLOW:
+    if len(run.stats) < _BEST + _SOON:
         return NotHere("the log holds too few statistics to compare")
-    last = run.stats[-_SLOW:]
-    if not all(map(_works, last)) or not _as_many(last):
-        return Clear("the last statistics do not show about as many requests at work")
     if run.root is not None or run.stopped is not None or run.is_script:
         return Clear("the service was ended")
-    best = _best(run.stats[:-_SLOW], last)
-    now = sum(map(_each, last)) / len(last)
-    if best is None or now * _FACTOR > best[1]:
-        return Clear("the requests get about as many tokens as before, or other work was done then")
+    fell = _fell(run.stats, _SLOW, _FACTOR) or _fell(run.stats, _SOON, _MUCH)
+    if fell is None:
+        return Clear("as many requests get about as many tokens as before, or other work was done then")
+    best, now, count = fell
     hits = run.all("stats")
     return _slow(
         case,
         f"Each request gets {now:.1f} tokens a second; it was {best[1]:.1f} before",
         lines=(hits[best[0]].index, hits[-1].index),
         arithmetic=(
-            _speed("a request at best", best[1], "generated / running, three lines", "the log"),
-            _speed("a request now", now, "generated / running, the last six lines", "the log"),
+            speed("a request at best", best[1], "generated / running, three lines", "the log"),
+            speed("a request now", now, f"generated / running, the last {count} lines", "the log"),
         ),
         refute="the requests that run now have contexts many times as long as before",
     )
 
 
+def _fell(stats: Sequence[Stats], lines: int, factor: float) -> tuple[tuple[int, float], float, int] | None:
+    """The best before, what the last so many lines show instead, and how many those are; None where that is not less by
+    this factor."""
+    last = stats[-lines:]
+    if len(stats) < _BEST + lines or not all(map(_works, last)) or not _as_many(last):
+        return None
+    if lines < _SLOW and not _pool_rests(last):
+        return None
+    best = _best(stats[:-lines], last)
+    now = sum(map(_each, last)) / lines
+    return (best, now, lines) if best is not None and now * factor <= best[1] else None
+
+
+def _pool_rests(lines: Sequence[Stats]) -> bool:
+    """Does the use of the KV cache stay where it is?"""
+    used = [s.kv for s in lines if s.kv is not None]
+    return len(used) == len(lines) and max(used) - min(used) <= _SAME_POOL
+
+
 def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
     """Do the last lines show fewer tokens a request than any GPU gives to so few?"""
-    step = _step(case, run)
+    step = steps_at_most(case, run)
     floor = max(_FLOOR, min(ENOUGH, step.value * _PART)) if step is not None else _FLOOR
     long = _SHORTER if floor > _FLOOR else _LONG
     fastest = tokens_of_few(run, long)
@@ -79,32 +94,15 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
         else f"Each request gets {fastest:.1f} tokens a second, far below what the GPU gives",
         lines=(hits[-long].index, hits[-1].index),
         arithmetic=(
-            _speed("a request at best", fastest, "generated / running", f"{long} lines"),
+            speed("a request at best", fastest, "generated / running", f"{long} lines"),
             *((step,) if step is not None else ()),
-            _speed("a fault below", floor, f"up to {FEW} requests, nothing waits", "any GPU")
+            speed("a fault below", floor, f"up to {FEW} requests, nothing waits", "any GPU")
             if step is None or floor == _FLOOR
-            else _speed("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
+            else speed("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
         first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,
     )
-
-
-def _step(case: Case, run: AnalysedRun) -> Arithmetic | None:
-    """Steps a second at most: each reads the weights of all stages and what the requests hold of the KV cache. None
-    where the log does not print the weights."""
-    weights, pool = case.weights_gib, left_over(case)
-    if not weights or not run.stats:
-        return None
-    card = find(case.gpu_name, case.total_gib) if case.gpu_name else None
-    speed = card.bandwidth if card is not None and card.bandwidth else _SLOWEST
-    stages = case.count("pipeline-parallel-size") or 1
-    held = (pool or 0.0) * (run.stats[-1].kv or 0.0) / 100
-    size = (weights + held) * stages * _GIB_IN_GB
-    read = f"{weights:.2f} GiB of weights{f' and {held:.2f} of the KV cache' if held >= 0.01 else ''}"
-    told = f"{f'{stages} stages × ' if stages > 1 else ''}{read}, {speed:g} GB/s"
-    whose = card.name if card is not None and card.bandwidth else "the slowest card that vLLM runs on"
-    return _speed("steps a second at most", speed / size, told, whose)
 
 
 def _slow(
@@ -129,10 +127,6 @@ def _slow(
         refute=refute,
         then=_next(tool),
     )
-
-
-def _speed(name: str, value: float, formula: str, source: str) -> Arithmetic:
-    return Arithmetic(name, round(value, 1), "tokens/s", formula, source)
 
 
 def _next(tool: DeviceTool) -> str:
@@ -163,21 +157,21 @@ def _as_many(lines: Sequence[Stats]) -> bool:
     return max(s.running for s in lines) <= _ABOUT * min(s.running for s in lines)
 
 
-def _no_less_work(before: Stats, now: Sequence[Stats]) -> bool:
-    """Had each step as much to do then? As many requests, as many tokens of prompts, and, where there are prompts, as
+def _no_less_work(before: Sequence[Stats], now: Sequence[Stats]) -> bool:
+    """Had the steps as much to do then? As many requests, as many tokens of prompts, and, where there are prompts, as
     much of the KV cache to read: then a step that takes longer is no fuller one."""
-    if not _works(before) or _ABOUT * before.running < max(s.running for s in now):
+    if not all(map(_works, before)) or _ABOUT * min(s.running for s in before) < max(s.running for s in now):
         return False
-    prompts = max(s.prompt for s in now)
-    held = max((s.kv for s in now if s.kv is not None), default=None)
-    same = before.kv is not None and held is not None and held <= _MORE_READ * before.kv
-    return before.prompt == 0 == prompts or (same and before.prompt >= prompts)
+    then, prompts = (sum(s.prompt for s in part) / len(part) for part in (before, now))
+    held, read = ([s.kv for s in part if s.kv is not None] for part in (now, before))
+    same = bool(held) and len(read) == len(before) and max(held) <= _MORE_READ * sum(read) / len(read)
+    return then == 0 == prompts or (same and then >= prompts)
 
 
 def _best(before: Sequence[Stats], now: Sequence[Stats]) -> tuple[int, float] | None:
     """(Index of the first line, tokens a second of one request) where no less was to be done and it went fastest."""
     windows = ((i, before[i : i + _BEST]) for i in range(len(before) - _BEST + 1))
-    fit = ((i, w) for i, w in windows if all(_no_less_work(s, now) for s in w) and _as_many(w))
+    fit = ((i, w) for i, w in windows if _no_less_work(w, now) and _as_many(w))
     return max(((i, sum(map(_each, w)) / _BEST) for i, w in fit), key=lambda pair: pair[1], default=None)
 
 
