@@ -85,3 +85,15 @@ def test_where_somebody_left_out_the_start_the_clock_tells_whose_service_it_is(s
     announced = "".join(BEGUN.splitlines(keepends=True)[:2])
     counts = COUNTS.replace("10:05:00", served)
     assert judged_text(announced + counts * 2 + ANSWERS).verdict is verdict
+
+
+def test_another_front_end_that_serves_below_a_start_that_failed_is_another_server() -> None:
+    """Each line that uvicorn writes is signed with the process that answers: who begins again announces itself."""
+    first, second = "(APIServer pid=30694) ", "(APIServer pid=1) "
+    engine = "(EngineCore_DP0 pid=30811) ERROR 11-20 10:00:33 [core.py:708] "
+    begun = f"{first}INFO 11-20 10:00:00 [api_server.py:1839] vLLM API server version 0.11.0\n"
+    failed = f"{engine}Traceback (most recent call last):\n{engine}ModuleNotFoundError: No module named 'a.b'\n"
+    serves = f"{second}{ANSWERS}{second}{COUNTS}{second}{ANSWERS}"
+    assert [finding.code for finding in judged_text(begun + failed + serves).findings] == ["VD514"]
+    again = begun.replace(first, second).replace("10:00:00", "10:01:00") + second + COMPLETE
+    assert judged_text(begun + failed + again + serves).verdict is Verdict.OK

@@ -149,6 +149,42 @@ def test_of_two_servers_in_turn_the_failed_one_is_told_and_the_other_by_its_port
     assert [one.subject.place for one in told.others] == ["port 8002"]
 
 
+REFUSED = "OSError: You are trying to access a gated repo."
+SERVES = "INFO:     Application startup complete."
+
+
+@pytest.mark.parametrize(
+    ("second", "servers"),
+    [
+        (at_port(None, "embed", SERVES), 2),  # that another model serves mends nothing
+        (at_port(None, "chat", SERVES), 1),
+        (at_port(8001, "chat", SERVES), 1),
+        ([*at_port(None, "embed", SERVES), *at_port(None, "chat", SERVES)], 2),
+    ],
+)
+def test_a_start_that_failed_is_mended_by_a_start_of_its_own_model_alone(second: list[str], servers: int) -> None:
+    log = of_text([*at_port(None, "chat", REFUSED), *second])
+    assert len(log.others) + 1 == servers
+    mended = judged_text("\n".join([*at_port(None, "chat", REFUSED), *second])).verdict is not Verdict.FINDING
+    assert mended is any("'chat'" in line for line in second)
+
+
+def test_what_a_container_of_one_name_wrote_is_one_server_whatever_it_was_told_to_serve() -> None:
+    lines = [*at_port(None, "chat", REFUSED), *at_port(None, "embed", SERVES)]
+    assert not of_text([f"vllm-1  | {line}" for line in lines]).others
+
+
+def test_below_a_piece_that_failed_a_server_that_began_before_is_another() -> None:
+    """`cat a b`: the second text begins before the last line of the first was written, which has no beginning."""
+    failed = [
+        "(EngineCore pid=88) ERROR 05-21 10:19:58 [core.py:710] EngineCore failed to start.",
+        f"(EngineCore pid=88) ERROR 05-21 10:19:58 [core.py:710] {REFUSED}",
+    ]
+    later = [line.replace("10:11:12", "10:20:12") for line in at_port(None, "embed", SERVES)]
+    assert len(of_text([*failed, *at_port(None, "embed", SERVES)]).others) == 1
+    assert not of_text([*failed, *later]).others
+
+
 TRIES = [
     "$ vllm serve acme/chat-70b --tensor-parallel-size 3",
     "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (3).",

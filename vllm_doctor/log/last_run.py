@@ -62,7 +62,8 @@ def judged(log: Log, *, of_server: bool = False) -> AnalysedRun:
 
     The reader has cut the log where a start announces itself. Another run may follow without such a line: after a stop,
     or where a process of the same name has another number. It is one if it reached a step of a start, or failed, and
-    the processes of the run before cannot have written that.
+    the processes of the run before cannot have written that. Service alone, below a start that failed, is of another
+    server, whose beginning is not here: none serves that has not begun.
     """
     whole = AnalysedRun(log, of_server=of_server)
     for begin, after in _worth_a_look(whole):
@@ -73,15 +74,12 @@ def judged(log: Log, *, of_server: bool = False) -> AnalysedRun:
         if found is not None and (not stop or _in_order(_part(log, 0, begin))):
             own = next((i + 1 for i in reversed(range(found)) if theirs.wrote(rest.lines[i])), 0)
             last = _part(log, begin + own)
-            if not _tail_beside(last, whole):
+            if last.announced or last.deaths or last.root:
                 return last
+            if whole.root is None:
+                above = _part(log, 0, begin + own)
+                return above if above.announced and above.root is not None else last
     return whole
-
-
-def _tail_beside(last: AnalysedRun, whole: AnalysedRun) -> bool:
-    """Is it the service of a server whose beginning stands above, among the lines of one that failed? None serves that
-    has not begun."""
-    return whole.root is not None and not (last.announced or last.deaths or last.root)
 
 
 def _worth_a_look(whole: AnalysedRun) -> list[tuple[int, _After]]:

@@ -46,7 +46,7 @@ def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False)
     """
     each = _worth_telling([(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)])
     (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
-    others = tuple(answer_to_show(_by_port(told, one), one) for told, one in rest)
+    others = tuple(answer_to_show(_by_name(told, one), one) for told, one in rest)
     return msgspec.structs.replace(answer_to_show(worst, of), others=others)
 
 
@@ -81,13 +81,16 @@ def _named(who: Subject, log: Log) -> Subject:
     return who if known or stream is None else msgspec.structs.replace(who, place=stream)
 
 
-def _by_port(told: Diagnosis, of: Snapshot) -> Diagnosis:
-    """A server of which no name stands in front of its lines is told from the others by the port of its launch."""
+def _by_name(told: Diagnosis, of: Snapshot) -> Diagnosis:
+    """A server of which no name stands in front of its lines is told from the others by its launch: its port where that
+    names one, else its model."""
     case = Case(of)
-    port = case.flag("port") if case.run is not None and case.run.launch is not None else None
-    if port is None or told.subject.unit is not None or told.subject.place is not None:
+    launch = case.run.launch if case.run is not None else None
+    if launch is None or told.subject.unit is not None or told.subject.place is not None:
         return told
-    return msgspec.structs.replace(told, subject=msgspec.structs.replace(told.subject, place=f"port {port}"))
+    port = case.flag("port")
+    name = f"port {port}" if port is not None else launch.model
+    return msgspec.structs.replace(told, subject=msgspec.structs.replace(told.subject, place=name))
 
 
 def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -> Diagnosis:

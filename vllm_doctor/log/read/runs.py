@@ -155,6 +155,11 @@ def silent_ends(runs: Sequence[Sequence[LogLine]]) -> int:
     )
 
 
+def start_failed(run: Sequence[LogLine]) -> bool:
+    """Did something fail in this run, before it served?"""
+    return not _served(run) and any(map(_fails, run))
+
+
 def _served(run: Sequence[LogLine]) -> int:
     return sum(any(s in line.text for s in anchors(*_SERVES)) for line in run)
 

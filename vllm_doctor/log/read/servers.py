@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.match import says
-from vllm_doctor.log.read.runs import announces, launched_with, starts
+from vllm_doctor.log.read.runs import announces, launched_with, start_failed, starts
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"
@@ -59,15 +59,30 @@ def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[L
 def _one_below_another(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
     """Servers that ran at the same time, and of which one text follows the other (`kubectl logs -l`, `cat a b`): the
     second one announces itself before the first one's last line was written."""
-    begins = [0, *starts(lines), len(lines)]
+    marks = starts(lines)
+    begins = sorted({0, *marks, *_clock_goes_back(lines, marks[0] if marks else len(lines)), len(lines)})
     found: list[list[LogLine]] = []
     for run in (lines[a:b] for a, b in pairwise(begins) if a < b):
         before, now = (_last_time(found[-1]) if found else None), _last_time(run[:_HEAD][::-1])
-        late = before is not None and now is not None and _LATE < before - now < _HALF_A_YEAR
-        if not found or (late and all(any(map(_announces, part)) for part in (found[-1], run))):
+        if not found or (_is_earlier(now, before) and any(map(_announces, run))):
             found.append([])
         found[-1].extend(run)
     return {f"the {number}. server": part for number, part in enumerate(found, 1)} if len(found) <= _PODS else {}
+
+
+def _clock_goes_back(lines: Sequence[LogLine], end: int) -> Iterator[int]:
+    """Where it does so above the first mark of another run: of a text without its own beginning, that one's mark tells
+    of no other."""
+    last: int | None = None
+    for index, line in enumerate(lines[:end]):
+        now = second_of_year(line.at) if line.module not in {None, "uvicorn"} else None
+        if _is_earlier(now, last):
+            yield index
+        last = now if now is not None else last
+
+
+def _is_earlier(now: int | None, before: int | None) -> bool:
+    return before is not None and now is not None and _LATE < before - now < _HALF_A_YEAR
 
 
 def _last_time(lines: Sequence[LogLine]) -> int | None:
@@ -84,31 +99,43 @@ def _of_a_unit(lines: Sequence[LogLine]) -> bool:
 def _in_turn(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
     """Each server's lines by its port: who serves another model at another port can run beside the one before it.
 
-    The same port, or the same model elsewhere, is a server that was started again.
+    The same port, or the same model elsewhere, is a server that was started again. Another model at the same port takes
+    the place of one that served. A start that failed left no place to take: that another model serves mends nothing.
     """
     begins = [0, *starts(lines), len(lines)]
     found: dict[str, list[LogLine]] = {}
-    ports: dict[str | None, str] = {}
+    of_model: dict[str | None, str] = {}
+    failed: dict[str, str] = {}
     speaking = ""
     for run in (lines[a:b] for a, b in pairwise(begins) if a < b):
         told = _launch(run)
         if told is not None:
             port, model = told
-            speaking = port if port in found else ports.get(model, port)
-            ports[model] = speaking
+            speaking = port if port in found else of_model.get(model, port)
+            if model is not None and failed.get(speaking, model) != model:
+                speaking = of_model.get(model, f"{port}, {model}")
+            of_model[model] = speaking
             if "" in found:  # what stands above the first launch is its own
                 found = {speaking: found.pop("")}
+            if model is not None and start_failed(run) and not any(line.stream for line in run):
+                failed[speaking] = model
+            else:
+                failed.pop(speaking, None)
         found.setdefault(speaking, []).extend(run)
     return {f"port {port}": part for port, part in found.items()} if len(found) > 1 else {"": list(lines)}
 
 
 def _launch(run: Sequence[LogLine]) -> tuple[str, str | None] | None:
-    """(Port, model) of the launch that this run prints."""
-    from vllm_doctor.knowledge.launchline import from_log_arguments
+    """(Port, model) of the launch that this run prints, or of the engine that a program made in it."""
+    from vllm_doctor.knowledge.launchline import from_engine_config, from_log_arguments
 
     printed = next((line.text for line in run if launched_with(line.text)), None)
     launch = from_log_arguments(printed) if printed is not None else None
-    return (str(launch.flags.get("port", _PORT)), launch.model) if launch is not None else None
+    if launch is not None:
+        return str(launch.flags.get("port", _PORT)), launch.model
+    made = next((line.text for line in run if says(line.text, "engine-config")), None)
+    model = from_engine_config(made).get("model") if made is not None else None
+    return (_PORT, str(model)) if model else None
 
 
 def _announces(line: LogLine) -> bool:
