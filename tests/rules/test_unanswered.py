@@ -197,6 +197,7 @@ ASKED = "Traffic request rate: inf\n100%|##########| 128/128 [00:09<00:00, 13.97
         (ASKED + BENCH.format(128), Verdict.OK),
         (ASKED + BENCH.format(30), Verdict.UNKNOWN),
         (BENCH.format(128) + "Failed requests:                         3\n", Verdict.UNKNOWN),
+        ("CONTAINER ID   IMAGE   STATUS\n9a8b   vllm/vllm-openai:v0.12.0   Restarting (137) 4 seconds ago\n", Verdict.UNKNOWN),
         ("##[endgroup]\n", Verdict.OK),
         ("##[error]Process completed with exit code 1.\n", Verdict.UNKNOWN),
         ('# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m"} 0.0\n', Verdict.OK),

@@ -62,6 +62,7 @@ _HARMLESS = (
     "wrapper-says-ready",
     "mark-of-a-runner",
     "exposition-line",
+    "status-of-a-terminal",
 )
 
 
@@ -98,7 +99,7 @@ def complaints(run: AnalysedRun) -> tuple[LogLine, ...]:
 
 def _said(run: AnalysedRun) -> Iterator[LogLine]:
     lines = run.lines
-    known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or kinds()[h.id] == "benign"}
+    known = {h.index for h in run.hits if h.id in milestones() or h.id in stops() or _means_no_end(h.id)}
     cut = {i for crash in run.crashes if not crash.root.name for i in range(crash.first, crash.last + 1)}
     last = next((i for i in reversed(range(len(lines))) if i in known or (i not in cut and _own(lines[i]))), -1)
     whole = (crash for crash in run.crashes if crash.root.name and crash.root.frames)
@@ -137,7 +138,7 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     lines = run.lines
     known = {hit.index for hit in run.hits}
     own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
-    last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or kinds()[h.id] == "benign"), -1)
+    last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or _means_no_end(h.id)), -1)
     stream = lines[own].stream if own >= 0 else None
     if (cut := _cut_error(run, known)) is not None:
         return cut
@@ -168,6 +169,11 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
             return line
     return None
+
+
+def _means_no_end(message: str) -> bool:
+    """Is it a message of a server that goes on? The name of its image stands in anybody's table."""
+    return kinds()[message] == "benign" and message != "image-of-vllm"
 
 
 def _form(text: str) -> str:

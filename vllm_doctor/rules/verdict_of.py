@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
+from vllm_doctor.log.last_figures import against_an_ok
 from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end, torn_traceback
 from vllm_doctor.log.match import anchors, catalogue, says
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -20,8 +21,6 @@ from vllm_doctor.rules.gates.pace import in_doubt
 from vllm_doctor.rules.order import INTERNAL
 from vllm_doctor.rules.strays import unjudged as strays_of
 
-# Lines of statistics without a token, ten seconds apart each.
-_STILL = 2
 # Ends without a word that are no chance.
 _AGAIN = 2
 _BATCH_BEGINS = (
@@ -112,22 +111,7 @@ def _unsure(run: AnalysedRun) -> str | None:
             "after the server's last line stands a line of another program, which may know why the server ended: "
             f"{excerpt.said(told.text.strip())}"
         )
-    return unanswered(run) or another_server(run) or _standing_still(run) or _first_step(run)
-
-
-def _standing_still(run: AnalysedRun) -> str | None:
-    """The last statistics show requests that run, no token and the same use of the pool, and nothing was answered
-    since. VD306 waits for more of them; a long prompt makes the pool fill."""
-    last, told = run.stats[-_STILL:], run.all("stats")[-_STILL:]
-    if not run.stalled or run.stopped is not None or len(last) < _STILL or len({(s.running, s.kv) for s in last}) > 1:
-        return None
-    if any(s.prompt or s.generation for s in last) or any(h.index > told[0].index for h in run.all("request-ok")):
-        return None
-    running = f"{run.stalled} running requests" if run.stalled > 1 else "a running request"
-    return (
-        f"its last statistics count {running} and not one token: a long prompt takes some seconds, an engine that "
-        "hangs does not come back; send one short request"
-    )
+    return unanswered(run) or another_server(run) or against_an_ok(run) or _first_step(run)
 
 
 def _first_step(run: AnalysedRun) -> str | None:

@@ -57,9 +57,9 @@ def steps_at_most(case: Case, run: AnalysedRun) -> Arithmetic | None:
     read = f"{weights:.2f} GiB of weights{f' and {held:.2f} of the KV cache' if held >= 0.01 else ''}"
     told = f"{f'{stages} stages × ' if stages > 1 else ''}{read}, {bandwidth:g} GB/s"
     whose = card.name if card is not None and card.bandwidth else "the slowest card that vLLM runs on"
-    return speed("steps a second at most", bandwidth / size, told, whose)
+    return tokens_a_second("steps a second at most", bandwidth / size, told, whose)
 
 
-def speed(name: str, value: float, formula: str, source: str) -> Arithmetic:
+def tokens_a_second(name: str, value: float, formula: str, source: str) -> Arithmetic:
     """A row of the sum, in tokens a second."""
     return Arithmetic(name, round(value, 1), "tokens/s", formula, source)

@@ -11,7 +11,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Sever
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.kv_cache import on_cpu
-from vllm_doctor.rules.gates.pace import ENOUGH, FEW, speed, steps_at_most, tokens_of_few
+from vllm_doctor.rules.gates.pace import ENOUGH, FEW, steps_at_most, tokens_a_second, tokens_of_few
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.say import finding, set_flag, thing
 
@@ -50,8 +50,8 @@ def judge(case: Case) -> Outcome:
         f"Each request gets {now:.1f} tokens a second; it was {best[1]:.1f} before",
         lines=(hits[best[0]].index, hits[-1].index),
         arithmetic=(
-            speed("a request at best", best[1], "generated / running, three lines", "the log"),
-            speed("a request now", now, f"generated / running, the last {count} lines", "the log"),
+            tokens_a_second("a request at best", best[1], "generated / running, three lines", "the log"),
+            tokens_a_second("a request now", now, f"generated / running, the last {count} lines", "the log"),
         ),
         refute="the requests that run now have contexts many times as long as before",
     )
@@ -94,11 +94,11 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
         else f"Each request gets {fastest:.1f} tokens a second, far below what the GPU gives",
         lines=(hits[-long].index, hits[-1].index),
         arithmetic=(
-            speed("a request at best", fastest, "generated / running", f"{long} lines"),
+            tokens_a_second("a request at best", fastest, "generated / running", f"{long} lines"),
             *((step,) if step is not None else ()),
-            speed("a fault below", floor, f"up to {FEW} requests, nothing waits", "any GPU")
+            tokens_a_second("a fault below", floor, f"up to {FEW} requests, nothing waits", "any GPU")
             if step is None or floor == _FLOOR
-            else speed("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
+            else tokens_a_second("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
         first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,

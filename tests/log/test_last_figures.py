@@ -1,0 +1,60 @@
+"""The last figures of a server that goes on may stand against an ok, where no rule has enough of them for a finding."""
+
+import pytest
+
+from tests.cli.test_diagnose import HEALTHY
+from tests.rules.test_ends import diagnosed
+from vllm_doctor.records.verdict import Verdict
+
+ANSWER = '(APIServer pid=1) INFO:     10.0.0.7:4 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+
+
+def stats(running: int, waiting: int = 0, *, tokens: float = 0.0, prompt: float = 0.0, used: float = 4.0) -> str:
+    return (
+        f"(APIServer pid=1) INFO 05-21 10:20:12 [loggers.py:9] Engine 000: Avg prompt throughput: {prompt} tokens/s, "
+        f"Avg generation throughput: {tokens} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache "
+        f"usage: {used}%, Prefix cache hit rate: 0.0%\n"
+    )
+
+
+def drafts(rate: float) -> str:
+    return (
+        "(APIServer pid=1) INFO 05-21 10:20:12 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.01, "
+        "Accepted throughput: 0.10 tokens/s, Drafted throughput: 62.30 tokens/s, Accepted: 1 tokens, Drafted: 623 "
+        f"tokens, Per-position acceptance rate: 0.011, Avg Draft acceptance rate: {rate}%\n"
+    )
+
+
+WORKS = stats(3, tokens=90.0)
+
+
+@pytest.mark.parametrize(
+    ("end", "says"),
+    [
+        (stats(2) + stats(2), "2 running requests and not one token"),
+        (stats(2) + stats(3) + stats(4), "4 running requests and not one token"),  # they come, and none is taken
+        (5 * stats(1, 3, tokens=45.0), "3 requests wait beside 1 that run"),
+        (3 * drafts(0.2), "of the tokens that are drafted 0.2 % are accepted"),
+    ],
+)
+def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) -> None:
+    told = diagnosed(HEALTHY + ANSWER + WORKS + WORKS + end)
+    assert told.verdict is Verdict.UNKNOWN
+    assert says in told.path[-1].because
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        stats(2) + stats(3),  # a long prompt, and one more request
+        stats(2) + stats(2) + WORKS + ANSWER,
+        5 * stats(1, 3, tokens=45.0, prompt=900.0),  # prompts are read
+        4 * stats(1, 3, tokens=45.0) + stats(1, 2, tokens=45.0),  # the queue gets shorter
+        5 * stats(1, 3, tokens=45.0, used=88.0) + stats(4, tokens=90.0),
+        2 * drafts(0.2),
+        3 * drafts(20.0),
+        3 * drafts(0.2) + drafts(20.0),
+    ],
+)
+def test_what_may_be_a_long_prompt_or_a_short_queue_stays_ok(end: str) -> None:
+    assert diagnosed(HEALTHY + ANSWER + WORKS + WORKS + end).verdict is Verdict.OK
