@@ -34,6 +34,20 @@ def test_the_end_is_unknown_and_says_why(end: str, says: str) -> None:
     assert says in told.path[-1].because
 
 
+def test_where_nobody_has_the_key_nobody_is_served() -> None:
+    refused = OK.replace("200 OK", "401 Unauthorized")
+    told = diagnosed(HEALTHY + 3 * refused)
+    assert told.verdict is Verdict.UNKNOWN
+    assert "they bear no key" in told.path[-1].because
+    assert verdict(HEALTHY + OK + 3 * refused) is Verdict.OK
+
+
+def test_the_last_word_of_a_proxy_in_a_stream_of_its_own_tells_of_no_end() -> None:
+    said = "".join(f"vllm-1   | {line}\n" for line in (HEALTHY + OK).splitlines())
+    proxy = f"proxy-1  | {OK.removeprefix(API)}proxy-1  | 10:05:00 - Proxy: all models are there\n"
+    assert verdict(said + proxy) is Verdict.OK
+
+
 def test_a_wait_that_is_all_of_a_log_is_told_as_a_wait() -> None:
     assert "the engine said once that one process waits for another" in diagnosed(WAITS).path[-1].because
 
@@ -197,7 +211,10 @@ ASKED = "Traffic request rate: inf\n100%|##########| 128/128 [00:09<00:00, 13.97
         (ASKED + BENCH.format(128), Verdict.OK),
         (ASKED + BENCH.format(30), Verdict.UNKNOWN),
         (BENCH.format(128) + "Failed requests:                         3\n", Verdict.UNKNOWN),
-        ("CONTAINER ID   IMAGE   STATUS\n9a8b   vllm/vllm-openai:v0.12.0   Restarting (137) 4 seconds ago\n", Verdict.UNKNOWN),
+        ("9a8b7c  vllm/vllm-openai:v0.12.0  Restarting (137) 4 seconds ago  vllm-1\n", Verdict.UNKNOWN),
+        ("| Succeed requests | 100 |\n| Failed requests  | 0   |\n", Verdict.OK),
+        ("| Succeed requests | 100 |\n| Failed requests  | 4   |\n", Verdict.UNKNOWN),
+        ('{"logger": "cog.server", "severity": "INFO", "message": "prediction succeeded"}\n', Verdict.OK),
         ("##[endgroup]\n", Verdict.OK),
         ("##[error]Process completed with exit code 1.\n", Verdict.UNKNOWN),
         ('# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m"} 0.0\n', Verdict.OK),

@@ -139,7 +139,9 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     known = {hit.index for hit in run.hits}
     own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
     last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or _means_no_end(h.id)), -1)
-    stream = lines[own].stream if own >= 0 else None
+    # uvicorn's form is anybody's, a proxy's, too
+    speaks = (line for line in reversed(lines) if line.process is not None or line.module not in {None, "uvicorn"})
+    stream = next(speaks, lines[own]).stream if own >= 0 else None
     if (cut := _cut_error(run, known)) is not None:
         return cut
     final = next((line.text for line in reversed(lines) if line.text.strip()), "")

@@ -9,6 +9,8 @@ from vllm_doctor.log.root_cause import AnalysedRun
 _REQUESTS = 3
 # One wait of 60 s with which a log ends may be a compilation.
 _WAITS = 2
+# Of whoever asks without the key of the server.
+_NO_KEY = frozenset({"401", "403"})
 
 
 def unanswered(run: AnalysedRun) -> str | None:
@@ -47,8 +49,12 @@ def _not_served(run: AnalysedRun) -> str | None:
     if len(refused) < _REQUESTS or run.all("request-ok"):
         return None
     last = refused[-1].fields
-    return (
-        f"{len(refused)} requests were answered with {last['status']}, the last to {last['path']}, none with 200: "
-        "the server has no model of the name that they ask for, or does not serve this task (GET /v1/models, "
+    why = (
+        "they bear no key, or not the server's (--api-key, VLLM_API_KEY)"
+        if last["status"] in _NO_KEY
+        else "the server has no model of the name that they ask for, or does not serve this task (GET /v1/models, "
         "/openapi.json)"
+    )
+    return (
+        f"{len(refused)} requests were answered with {last['status']}, the last to {last['path']}, none with 200: {why}"
     )
