@@ -47,6 +47,7 @@ def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) ->
     "end",
     [
         stats(2) + stats(3),  # a long prompt, and one more request
+        stats(1, used=4.0) + stats(1, used=9.0) + stats(1, used=14.0),  # a long prompt fills the pool
         stats(2) + stats(2) + WORKS + ANSWER,
         5 * stats(1, 3, tokens=45.0, prompt=900.0),  # prompts are read
         4 * stats(1, 3, tokens=45.0) + stats(1, 2, tokens=45.0),  # the queue gets shorter

@@ -4,8 +4,8 @@ that are made in vain. A rule waits for more of them, or knows the reason; a sho
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
 
-# Lines of statistics without a token, ten seconds apart each: of the same requests, and of any.
-_STILL, _ANY = 2, 3
+# Lines of statistics without a token, ten seconds apart each: of the same requests, and where more of them come.
+_STILL, _MORE = 2, 3
 # Lines in which as many wait beside few that run, though none reads a prompt and the pool is nearly empty (percent).
 _WAIT, _NEARLY_EMPTY = 5, 20.0
 # Lines of a drafter of which hardly a token is taken (percent); any that fits its model is above it.
@@ -25,7 +25,8 @@ def _standing_still(run: AnalysedRun) -> str | None:
     told, last = run.all("stats"), run.stats
     count = next((n for n, s in enumerate(reversed(last)) if s.prompt or s.generation or not s.running), len(last))
     same = len({(s.running, s.kv) for s in last[-_STILL:]}) == 1
-    if not run.stalled or count < (_STILL if same else _ANY):
+    more = count >= _MORE and last[-1].running + last[-1].waiting > last[-count].running + last[-count].waiting
+    if not run.stalled or count < _STILL or not (same or more):
         return None
     if any(h.index > told[-count].index for h in run.all("request-ok")):
         return None
