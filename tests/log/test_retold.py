@@ -110,6 +110,7 @@ def test_a_cache_that_is_too_short_is_told_by_its_lengths_and_sizes(line: str, m
         "the KV cache needs 8 GiB for 40000 and 4 GiB for 20000 tokens",
         "the KV cache needs 8 GiB and only 3 GiB are there, 40000 and 20000",
         "max model len 2048 of 32768 tokens in the KV cache",
+        "max model len 32768 vs 2600 tokens of a prompt: the KV cache is used at 8 %",
     ],
 )
 def test_sizes_that_do_not_stand_to_each_other_as_lengths_do_tell_nothing(line: str) -> None:

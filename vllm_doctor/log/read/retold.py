@@ -57,10 +57,10 @@ _ROUNDED, _SAME_SUM = 0.02, 0.005
 _TWO = 2
 _SIZES = frozenset({"size", "part", "(part"})
 _NO_BLOCK = "no-kv-blocks"
-# What a request may be long, and behind it the tokens that fit.
+# What a request may be long, and behind it the tokens that the cache takes.
 _LENGTHS = Pattern(
     r"(?i)\bmax[ _-](?:seq(?:uence)?|model)[ _-]len(?:gth)?\D{1,12}(?P<asked>\d{3,8})\b"
-    r"[^\n]{1,60}?\b(?P<fit>\d{2,7}) tokens"
+    r"[^\n]{1,60}?\b(?P<fit>\d{2,7}) tokens (?:[a-z]{1,6} ){0,3}KV"
 )
 _SHORT_CACHE = (
     "ValueError: The model's max seq len ({}) is larger than the maximum number of tokens that can be stored in KV "
