@@ -185,6 +185,14 @@ def test_below_a_piece_that_failed_a_server_that_began_before_is_another() -> No
     assert not of_text([*failed, *later]).others
 
 
+@pytest.mark.parametrize(("again", "others"), [("chat", 0), ("embed", 1)])
+def test_a_log_that_was_given_twice_is_told_once(again: str, others: int) -> None:
+    failed = f"ERROR 05-21 10:19:58 [engine.py:1] {REFUSED}"
+    told = judged_text("\n".join([*at_port(None, "chat", failed), *at_port(None, again, failed)]))
+    assert told.verdict is Verdict.FINDING
+    assert len(told.others) == others
+
+
 TRIES = [
     "$ vllm serve acme/chat-70b --tensor-parallel-size 3",
     "ValueError: Total number of attention heads (64) must be divisible by tensor parallel size (3).",

@@ -45,6 +45,7 @@ def diagnose(snapshot: Snapshot, *, preview: bool = False, memory: bool = False)
     live server.
     """
     each = _worth_telling([(judged(one, preview=preview, memory=memory), one) for one in _servers(snapshot)])
+    each = _each_once(each)
     (worst, of), *rest = sorted(each, key=lambda pair: _WORST.get(pair[0].verdict, len(_WORST)))
     others = tuple(answer_to_show(_by_name(told, one), one) for told, one in rest)
     return msgspec.structs.replace(answer_to_show(worst, of), others=others)
@@ -72,6 +73,22 @@ def _worth_telling(each: list[tuple[Diagnosis, Snapshot]]) -> list[tuple[Diagnos
         for pair, run in runs
         if pair[0].findings or (run is not None and (run.is_server or run.root or run.deaths))
     ] or each
+
+
+def _each_once(each: list[tuple[Diagnosis, Snapshot]]) -> list[tuple[Diagnosis, Snapshot]]:
+    """Without a server of no name whose launch failed as the same launch did above: a text that was given twice, or
+    replicas, of which one is told."""
+    kept: list[tuple[Diagnosis, Snapshot]] = []
+    told: set[tuple[str, ...]] = set()
+    for diagnosis, one in each:
+        first = diagnosis.findings[0] if diagnosis.findings and diagnosis.subject.place is None else None
+        if first is not None and one.subject.unit is None:
+            same = (first.code, first.title, first.detail, str(diagnosis.facts.get("model")), *diagnosis.launch)
+            if same in told:
+                continue
+            told.add(same)
+        kept.append((diagnosis, one))
+    return kept
 
 
 def _named(who: Subject, log: Log) -> Subject:
