@@ -34,9 +34,11 @@ def test_a_table_and_two_lines_are_left_as_they_are() -> None:
     table = ["│ a │ b │"] * 4
     assert unframed(table) == (table, None)
     assert unframed(_boxed("a", "b")) == (_boxed("a", "b"), None)
+    rows = ["| Task | Value |", "|------|------:|", "| a    |  0.81 |", "| b    |  0.82 |"]
+    assert unframed([row.replace("|-", "| -") for row in rows]) == ([row.replace("|-", "| -") for row in rows], None)
 
 
-@pytest.mark.parametrize("mark", ["> ", "# ", "// "])
+@pytest.mark.parametrize("mark", ["> ", "# ", "// ", "| "])
 def test_the_mark_of_a_quotation_or_a_comment_is_taken_off(mark: str) -> None:
     text = ["INFO 03-24 04:03:55 [loader.py:1] one", "", "  two", "three"]
     assert unframed([f"{mark}{line}".rstrip() for line in text])[0] == text

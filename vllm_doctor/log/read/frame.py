@@ -11,8 +11,8 @@ from statistics import mode
 from vllm_doctor.knowledge.pattern import Pattern
 
 _SIDE = "│"
-# A comment's in shell, Python, C and Go, and a quotation's, which is not Python's prompt.
-_COMMENTS = ("# ", "// ")
+# A comment's in shell, Python, C and Go, and a block's in YAML and Scala; a quotation's, which is not Python's prompt.
+_COMMENTS = ("# ", "// ", "| ")
 _QUOTED = Pattern(r"(?!>>> )(?:> ?){1,6}")
 # Fewer lines than these may be a table's, or somebody's own drawing.
 _FEWEST = 3
@@ -36,7 +36,8 @@ def _unquoted(raw: Sequence[str]) -> Sequence[str]:
     two or more, one below the other."""
     told = [line for line in raw if line.strip()]
     mark = next((m for m in _COMMENTS if all(f"{line} ".startswith(m) for line in told)), None)
-    if mark is not None and len(told) >= _FEWEST:
+    rows = sum(line.rstrip().endswith("|") for line in told)  # a table's rows end as they begin
+    if mark is not None and len(told) >= _FEWEST and 2 * rows < len(told):
         return [line[len(mark) :] for line in raw]
     marks = [_QUOTED.match(line) for line in raw]
     if not any(one and two for one, two in pairwise(marks)):
