@@ -169,3 +169,29 @@ def test_of_callers_that_set_their_words_before_the_reason_comes_last() -> None:
     said = "Failed to load model: preload failed: waiting for the runner: the door of room 12 is shut"
     found = _first(f"docker model run vllm-rooms\n{said}")
     assert found.title.endswith("the door of room 12 is shut")
+
+
+EVENT = (
+    "  Warning  Unhealthy  3m (x{times} over 12m)  kubelet  {probe} probe failed: Get "
+    '"http://10.9.1.33:8000/health": context deadline exceeded'
+)
+ANSWERS = 'INFO:     10.9.2.7:40128 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+STOPS = "INFO:     Shutting down\nINFO:     Application shutdown complete."
+
+
+@pytest.mark.parametrize(
+    ("lines", "times", "probe", "told"),
+    [
+        ((ANSWERS, STOPS), 9, "Liveness", True),
+        ((ANSWERS, STOPS), 2, "Liveness", False),
+        ((ANSWERS, STOPS), 9, "Readiness", False),
+        ((ANSWERS,), 9, "Liveness", False),
+    ],
+)
+def test_a_server_that_stopped_while_its_liveness_probe_failed(
+    lines: tuple[str, ...], times: int, probe: str, told: bool
+) -> None:
+    found = judged_text("\n".join((*lines, EVENT.format(times=times, probe=probe)))).findings
+    assert [one.title for one in found if one.code == "VD002"] == (
+        ["The liveness probe ended a server that had become ready"] if told else []
+    )

@@ -105,9 +105,14 @@ def _listed(case: Case) -> Finding | None:
 
 
 def _unanswered(case: Case) -> Finding | None:
-    """The kubelet's events alone: as often as a probe is patient by default, and again, it got no answer."""
+    """The kubelet's events without its word for an end: as often as a probe is patient by default, and again, it got no
+    answer; then it ended the container, and a server that stopped was that one."""
     run = case.run
-    if run is None or run.by_vllm or run.served():
+    if run is None:
+        return None
+    ending = next((at for at, line in enumerate(run.lines) if says(line.text, "uvicorn-stops")), None)
+    ended = ending if run.served() else None
+    if (run.by_vllm or run.served()) and ended is None:
         return None
     for index in range(len(run.lines) - 1, -1, -1):
         text = run.lines[index].text
@@ -116,6 +121,16 @@ def _unanswered(case: Case) -> Finding | None:
             continue
         if says(text, "probe-path-refused"):
             return _elsewhere(case, failed["probe"].lower(), (case.line(index),), _POD, None)
+        if ended is not None:
+            return finding(
+                RULE,
+                title=f"The {failed['probe'].lower()} probe ended a server that had become ready",
+                severity=Severity.WILL_FAIL_UNDER_LOAD,
+                confidence=Confidence.LIKELY,
+                evidence=(case.line(index), case.line(ended)),
+                changes=(_timeout(_POD, None),),
+                refute="the container that the line names is not the one that stopped here",
+            )
         return finding(
             RULE,
             title=f"The {failed['probe'].lower()} probe has had no answer for {often['span']}",

@@ -68,7 +68,7 @@ def judge(case: Case) -> Outcome:
 
 
 def _innermost(told: ForeignError) -> str:
-    """What failed first, behind the last colon: each caller (in Go most) sets its own words before those that it got."""
+    """What failed first, behind the last colon: each caller, in Go most, sets its own words before those of its own."""
     *before, last = told.what.split(": ")
     title = f"{told.name}: {last.strip()}"
     return title if len(before) >= _CALLERS and len(last.split()) >= _FEWEST and len(title) <= excerpt.TITLE else ""
