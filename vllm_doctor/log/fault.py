@@ -33,6 +33,11 @@ class Fault(msgspec.Struct, frozen=True):
         return not self.hits and self.crash is not None and not any(k.frames for k in self.crash.links)
 
     @property
+    def cut(self) -> bool:
+        """Does its traceback end before its exception?"""
+        return not self.hits and self.crash is not None and not self.crash.root.name
+
+    @property
     def ids(self) -> frozenset[str]:
         """Ids of the messages in it."""
         return frozenset(h.id for h in self.hits)

@@ -3,13 +3,15 @@
 import itertools
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from vllm_doctor.log import traceback
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says, without
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import asked_of_another, kill_accounts, memory_accounts, memory_talk
-from vllm_doctor.log.traceback import Crash, Link
+from vllm_doctor.log.traceback import Crash, Link, exception_within, raised_in_code
 from vllm_doctor.log.unpickled import kind_of
 from vllm_doctor.records.log import LogLine
 
@@ -52,7 +54,7 @@ class RunWithFaults(RunWithPhases):
             if _of_a_report(crash):
                 reports.update(own)
             survived = crash.level in _HANDLED and not self._ended_its_process(crash)
-            if survived or _symptom(crash) or reports.issuperset(own):
+            if survived or _symptom(crash) or reports.issuperset(own) or self._only_unwritten(crash):
                 continue
             heading = self._heading(crash)
             owner.update(dict.fromkeys(heading, crash))
@@ -81,7 +83,22 @@ class RunWithFaults(RunWithPhases):
             checked = self._checked(index) if relay is None and [h.id for h in hits] == ["validation-error"] else None
             last = max(last, checked.last) if checked is not None else last
             (relayed if asked or relay is not None else found).append(Fault(index, last, checked, hits, stage))
-        return found or relayed or self._quoted() or self._written() or self._bare() or self._told()
+        return (
+            self._without_titles(found)
+            or relayed
+            or self._quoted()
+            or self._in_heading()
+            or self._written()
+            or self._bare()
+            or self._told()
+            or [fault for fault in self.cut_short if not fault.cut]
+        )
+
+    def _without_titles(self, found: list[Fault]) -> list[Fault]:
+        """Without a report's heading that says in short what the log below it says whole."""
+        heads = (f for f in found if f.crash is None and says(self.lines[f.index].text, "heading-of-report"))
+        said = [f for f in heads if any(one is not f and one.ids & f.ids for one in found)]
+        return [f for f in found if f not in said] or found
 
     def _ended_its_process(self, crash: Crash) -> bool:
         """Does Python's own word stand above it, that it was the end of a process, or did torch's hook for what nobody
@@ -91,6 +108,10 @@ class RunWithFaults(RunWithPhases):
         above = self.lines[crash.first - 1] if crash.first > 0 else None
         mine = above is not None and (above.process, above.pid) == (crash.process, crash.pid)
         return above is not None and mine and says(above.text, "heading-of-dead-process")
+
+    def _only_unwritten(self, crash: Crash) -> bool:
+        """Could a line of the log not be written, and no more than that?"""
+        return crash.first > 0 and says(self.lines[crash.first - 1].text, "logging-failed")
 
     def _without_code(self, crash: Crash, told: list[Hit]) -> list[Hit]:
         """A traceback quotes the code that raised what the exception says in its own line: the line is the message."""
@@ -131,6 +152,43 @@ class RunWithFaults(RunWithPhases):
                 crash = Crash((link,), line.process, line.pid, index, index, line.level)
                 told.append(Fault(index, index, crash, (), self._stage_in(None, index)))
         return told
+
+    def _in_heading(self) -> list[Fault]:
+        """Where a report's heading, or a sentence that marks it as code, alone names the exception: the traceback below
+        is cut, or was not kept."""
+        for index, line in enumerate(self.lines[:_QUOTED]):
+            shapes = () if line.module else ("exception-in-backticks", "heading-of-report")
+            heading = next((told["what"] for shape in shapes if (told := read(shape, line.text)) is not None), "")
+            link = _named_in(heading, index) if heading else None
+            if link is None:
+                continue
+            # Only a call whose own line raises is the one that the exception left.
+            calls = next(iter(self._cut), None)
+            ends = calls is not None and calls.root.frames[-1].by_hand
+            link = replace(link, frames=calls.root.frames) if calls is not None and ends else link
+            crash = Crash((link,), line.process, line.pid, index, index, line.level)
+            at = calls.first if calls is not None else index
+            return [Fault(index, index, crash, (), self._stage_in(calls, at))]
+        return []
+
+    @cached_property
+    def cut_short(self) -> tuple[Fault, ...]:
+        """The tracebacks that end before their exception: the calls still tell what failed, and a line of code that
+        raises what it says."""
+        told: list[Fault] = []
+        for crash in self._cut:
+            raised = raised_in_code(crash.root.frames[-1].code)
+            named = Link(*raised, crash.root.frames, crash.last) if raised is not None else crash.root
+            whole = replace(crash, links=(named,))
+            hits = _said_in([": ".join(raised)], crash.last) if raised is not None else ()
+            told.append(Fault(crash.first, crash.last, whole, hits, self._stage_in(whole, crash.first)))
+        return tuple(told)
+
+    @cached_property
+    def _cut(self) -> tuple[Crash, ...]:
+        """The tracebacks that end before their exception, with their head or without it."""
+        cut = (c for c in traceback.tracebacks(self.lines, torn=True)[:CRASHES] if not c.root.name)
+        return tuple(c for c in cut if c.level not in _HANDLED and not _of_a_report(c))
 
     def _bare(self) -> list[Fault]:
         """A logger's error, or a text that no program signed, in the words of an exception that vLLM or a library
@@ -260,7 +318,7 @@ class RunWithFaults(RunWithPhases):
         return sorted(same)
 
 
-def _as_raised(text: str, index: int) -> Link | None:
+def _as_raised(text: str, index: int, *, alone: bool = False) -> Link | None:
     """A line as the exception whose words it has: of its own class, which need not be called an error, or of the class
     that is raised in such words."""
     from vllm_doctor.knowledge.said_by import kind_that_says, said_by
@@ -268,11 +326,22 @@ def _as_raised(text: str, index: int) -> Link | None:
     named = read("exception-of-any-class", text)
     if named is not None and said_by(named["kind"], named["message"]) is not None:
         return Link(named["kind"], named["message"], (), index)
-    kind = kind_that_says(text) if _could_be_raised(text) else None
+    kind = kind_that_says(text, alone=alone) if _could_be_raised(text) else None
     if kind is not None:
         return Link(kind, text, (), index)
-    alone = read("python-said-alone", text)
-    return next((Link(of, said, (), index) for of, said in (alone or {}).items() if said), None)
+    python = read("python-said-alone", text)
+    return next((Link(of, said, (), index) for of, said in (python or {}).items() if said), None)
+
+
+def _named_in(heading: str, index: int) -> Link | None:
+    """The exception that a heading names, by its class or in its words."""
+    within = exception_within(heading)
+    if within is not None:
+        return Link(*within, (), index)
+    marked = read("marked-as-code", heading)
+    said = (heading, heading.partition(": ")[2], marked["what"] if marked is not None else "")
+    links = (_as_raised(text, index, alone=True) for text in said if text)
+    return next((link for link in links if link is not None), None)
 
 
 def _could_be_raised(text: str) -> bool:
@@ -311,9 +380,14 @@ def _speaks_on(line: LogLine, then: LogLine) -> bool:
 def _wrapped(crash: Crash) -> tuple[Hit, ...]:
     """Messages that a terminal or a page has broken over several lines."""
     texts = [f"{k.name}: " + " ".join(k.message.split()) for k in crash.links if "\n" in k.message]
+    return _said_in(texts, crash.last)
+
+
+def _said_in(texts: list[str], index: int) -> tuple[Hit, ...]:
+    """The messages in these texts."""
     causes = [m for m in messages() if m.kind == "cause" and m.scope == "log"] if texts else []
     read_of = ((m.id, fields) for text in texts for m in causes if (fields := read(m, text)) is not None)
-    return tuple(Hit(i, crash.last, fields) for i, fields in read_of)
+    return tuple(Hit(i, index, fields) for i, fields in read_of)
 
 
 def _symptom(crash: Crash) -> bool:

@@ -83,6 +83,13 @@ class AnalysedRun(RunWithFaults):
         return with_its_call(self._retold_calls(as_raised(root)), self.version or self.told_version)
 
     @cached_property
+    def cut_root(self) -> Fault | None:
+        """Where nothing says what failed: the first traceback for good that ends before its exception."""
+        if self.root is not None:
+            return None
+        return next((fault for fault in self.cut_short if fault.cut and self._fatal(fault)), None)
+
+    @cached_property
     def placed_by_words(self) -> bool:
         """Did memory run out in a step that only a person's words name, or do they alone say that it did?"""
         root = self.root
@@ -130,7 +137,8 @@ class AnalysedRun(RunWithFaults):
         if self.root is not None or self.deaths or self.is_script:
             return None
         end = len(self.lines) if self.stopped is None else self.stopped
-        told_by = ((f, f.crash.root) for f in reversed(self.faults) if f.index < end and f.crash is not None)
+        all_told = self.faults or self.cut_short
+        told_by = ((f, f.crash.root) for f in reversed(all_told) if f.index < end and f.crash is not None)
         told_by = ((f, root) for f, root in told_by if not self._goes_on(f))
         raised = ((f, root) for f, root in told_by if root.frames or self._answers_requests(f.index))
         known = (f for f, root in raised if (root.kind not in _GONE or fetches(root)) and not self.aside(f))

@@ -38,6 +38,7 @@ ANNOUNCED = ("server-version", "banner-version", "args-non-default", "args-names
 _ONLY_IN_V0 = frozenset({"determine_num_available_blocks", "profile_num_available_blocks"})
 # Lines in which the name or the version of vLLM is looked for.
 _HEAD = 2000
+_ASKS_VERSION = "vllm.__version__"
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -198,8 +199,12 @@ class Run:
     @property
     def _noted(self) -> Iterator[str]:
         """The versions that unsigned lines have for themselves."""
+        asked = False
         for line in self.lines[:_HEAD]:
-            told = read("version-noted", line.text) if line.module is None else None
+            # what Python prints where somebody asks it for vllm.__version__ is the version alone
+            noted = f"vllm {line.text.strip()}" if asked else line.text
+            told = read("version-noted", noted) if line.module is None else None
+            asked = _ASKS_VERSION in line.text
             if told is not None:
                 yield told["version"]
 

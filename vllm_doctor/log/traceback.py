@@ -48,6 +48,11 @@ _CHAIN = ("The above exception was the direct cause", "During handling of the ab
 _MESSAGE_LINES = 14
 # Its message is its key as Python writes it (`repr`), which holds no end of a line.
 _ONE_LINE = "KeyError"
+_KEY = Pattern(r"'[^']{1,300}'")
+# A line of code that raises, with the literal that it raises in.
+_RAISES = Pattern(
+    r"raise ((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\((?:[rbuf]{1,2}(?=['\"]))?['\"](.{1,600})['\"],?\)\s*(?:from .{1,80})?$"
+)
 # The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
 _C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
 # How Python draws a group of exceptions (PEP 654): its own calls behind `|`, each member's one step further in.
@@ -197,8 +202,25 @@ class _Open(msgspec.Struct):
         self.name, self.at, self.message, self.frames = "", None, [], []
 
 
-def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
-    """Every traceback of these lines, in the order in which they began."""
+def exception_within(text: str) -> tuple[str, str] | None:
+    """The class and the message of an exception behind a person's words, as a report's heading has it."""
+    found = _LOOSE.compiled.search(text)
+    raised = _RAISED.match(text[found.start() :].strip()) if found is not None else None
+    if raised is None:
+        return None
+    said = raised[2] or ""
+    key = _KEY.match(said) if raised[1] == _ONE_LINE else None  # a person goes on behind it
+    return raised[1], key[0] if key is not None else said
+
+
+def raised_in_code(code: str) -> tuple[str, str] | None:
+    """What a call's own line raises, with the words that are fixed in it: its exception, where that was cut away."""
+    raises = _RAISES.match(code)
+    return (raises[1], raises[2]) if raises is not None else None
+
+
+def tracebacks(lines: Sequence[LogLine], *, torn: bool = False) -> tuple[Crash, ...]:
+    """Every traceback of these lines, in the order in which they began; `torn`: those without head and end, too."""
     found: list[Crash] = []
     opened: dict[Stream, _Open] = {}
     # Calls in whose midst a line was broken, before the exception's own: first line, the broken one, the calls.
@@ -212,7 +234,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
         speaking = stream
         current = opened.get(stream)
         if current is not None and current.name and _another_record(lines[current.first], line):
-            _close(current, found)
+            _close(current, found, torn=torn)
             del opened[stream]
             current = None
         drawn = current is not None and current.drawn
@@ -225,7 +247,7 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
                 continue
             # A group only says that a member failed; its own calls stand outside of the member's.
             if current is not None and not (drawn and current.name.endswith("Group")):
-                _close(current, found)
+                _close(current, found, torn=torn)
             opened[stream] = _Open(line.process, line.pid, index, index, line.level, drawn=drawn or _GROUP in text)
             continue
         if current is not None and not (current.name and not current.frames and _LOOSE.match(text)):
@@ -235,14 +257,14 @@ def tracebacks(lines: Sequence[LogLine]) -> tuple[Crash, ...]:
                 continue
             unnamed[stream] = (current.first, index, [] if current.name or not current.torn else current.frames)
         if current is not None:
-            _close(current, found)
+            _close(current, found, torn=torn)
             del opened[stream]
         frame = _call(text) is not None
         if frame or _LOOSE.match(text):
             opened[stream] = loose = _begun(line, index, unnamed.pop(stream, None), torn=frame)
             _feed(loose, text, index)
     for current in opened.values():
-        _close(current, found)
+        _close(current, found, torn=torn)
     return tuple(sorted(found, key=lambda c: c.first))
 
 
@@ -379,14 +401,14 @@ def _unindented(crash: _Open, stripped: str) -> bool:
     return not set(stripped) - set("^~ ") or (not crash.frames[-1].code and _CLASS.match(stripped) is None)
 
 
-def _close(crash: _Open, found: list[Crash]) -> None:
+def _close(crash: _Open, found: list[Crash], *, torn: bool = False) -> None:
     unnamed = () if crash.name else tuple(crash.frames)
     crash.close_link()
     if crash.links and unnamed:
         # The log ends within the chain's next traceback: its calls stand further out than what they led to.
         last = crash.links[-1]
         crash.links[-1] = Link(last.name, last.message, (*unnamed, *last.frames), last.at)
-    if not crash.links and unnamed and not crash.torn:
+    if not crash.links and unnamed and (torn or not crash.torn):
         crash.links.append(Link("", "", unnamed))
     if crash.links:
         found.append(Crash(tuple(crash.links), crash.process, crash.pid, crash.first, crash.last, crash.level))

@@ -32,6 +32,8 @@ _FOLDER = Path(__file__).parent
 _COPIES = "model-code"
 # Words in a row that one fingerprint is of, and how many fingerprints tell a sentence.
 _WORDS, _PRINTS = 3, 3
+# Fixed letters of a short sentence that is told without its class.
+_OF_ITS_OWN = 30
 # What is raised under the name of another: pydantic's and the hub's checks of fields quote the first.
 _PASSED_ON = {
     "ValidationError": frozenset({"ValueError", "AssertionError"}),
@@ -101,10 +103,12 @@ def said_by(kind: str, message: str, at: Version | None = None, *, libraries: bo
     return _one(found) or _compiled(found) or _alike(found, message)
 
 
-def kind_that_says(message: str) -> str | None:
-    """The class that is raised in such words, wherever that is; None where no sentence fits."""
+def kind_that_says(message: str, *, alone: bool = False) -> str | None:
+    """The class that is raised in such words, wherever that is; None where no sentence fits. `alone`: they are all that
+    somebody quotes, so a short sentence counts, too."""
     for name in (OWN, *_libraries()):
-        found = max(_fitting(name, None, message[:_READ]), key=lambda one: one.last, default=None)
+        fits = [*_fitting(name, None, message[:_READ]), *(_short(name, message[:_READ]) if alone else ())]
+        found: SaidBy | None = max(fits, key=lambda one: one.last, default=None)
         if found is not None:
             return found.kind
     return None
@@ -197,6 +201,16 @@ def _fitting(name: str, kind: str | None, message: str) -> Iterator[SaidBy]:
     for row in short_rows(table.short, kind, message) if kind is not None else ():
         sentence, _, place = row.rpartition("\t")
         yield from _call(table, place, kind, sum(map(str.isalpha, sentence)))
+
+
+def _short(name: str, message: str) -> Iterator[SaidBy]:
+    """The calls that say a short sentence of so many letters that nobody writes it by chance."""
+    table = _read(name)
+    for row in short_rows(table.short, "", message):
+        sentence, _, place = row.rpartition("\t")
+        letters = sum(map(str.isalpha, sentence))
+        if letters >= _OF_ITS_OWN:
+            yield from _call(table, place, None, letters)
 
 
 def _call(table: _Table, place: str, kind: str | None, letters: int = 0) -> Iterator[SaidBy]:

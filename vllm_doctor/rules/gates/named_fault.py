@@ -69,7 +69,12 @@ def text(case: Case, fault: Fault) -> str:
     run = case.run
     if run is None:
         return ""
-    said = worded("\n".join(run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]))
+    lines = [run.lines[i].text for i in range(fault.index, fault.last + 1)[:600]]
+    root = fault.crash.root if fault.crash is not None else None
+    # a report's heading and a line of code that raises have the exception in other words than Python prints it
+    if root is not None and root.name and not any(line.lstrip().startswith(root.name) for line in lines):
+        lines = [f"{root.name}: {root.message}", *lines]
+    said = worded("\n".join(lines))
     logs = [log for of, own in _LOGS.items() if says(said, of) for log in own]
     logged = (hit.index for log in logs for hit in run.all(log))
     above = [index for index in logged if fault.index - _ABOVE <= index < fault.index]

@@ -14,6 +14,7 @@ from vllm_doctor.rules.gates.host_claims import host_claims
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.cpp_exception import uncaught
+from vllm_doctor.rules.remedies.layer import cut_off_in
 from vllm_doctor.rules.say import environment, finding, set_flag, thing, upgrade
 
 _SILENT = frozenset(
@@ -39,7 +40,8 @@ _SILENT = frozenset(
         "shell-signal",
         "shell-arithmetic",
         "kernel-segfault",
-        "ray-actor-gone",
+        "ray-actor-died",
+    "ray-actor-gone",
     }
 )
 # What native code writes as it ends its own process: glibc of a heap or a stack, C's assert of a check.
@@ -47,6 +49,7 @@ _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashe
 _OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
 # What stands above an engine's own error: where nothing follows it, the error was cut off.
 _HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead", "engine-signalled"})
+_OF_RAY = frozenset({"ray-actor-died", "ray-actor-gone"})
 # Only an engine that had started says so.
 _OF_THE_SERVICE = "engine-dead"
 # Who started the script says of it, not of its engine.
@@ -83,7 +86,7 @@ def judge(case: Case) -> Outcome:
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if run.root is not None:
+    if run.root is not None or cut_off_in(case) is not None:
         return NotHere("the log says what failed")
     mute = _SILENT | _OWN_WORDS
     silent = [h for h in run.deaths if h.id in mute or (h.id == "container-exited" and signal_of(h) is not None)]
@@ -146,7 +149,7 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
-        then=(_WHO_KILLS if number == "9" or first.id == "ray-actor-gone" else _WHAT_ENDED if number is None else "")
+        then=(_WHO_KILLS if number == "9" or first.id in _OF_RAY else _WHAT_ENDED if number is None else "")
         + _asked_of_host(case, run, first, number),
     )
 

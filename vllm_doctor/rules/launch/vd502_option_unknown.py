@@ -71,9 +71,24 @@ def judge(case: Case) -> Outcome:
         else f"vLLM has no {_written(first)}: {told[first]}",
         confidence=got.confidence,
         evidence=got.evidence,
-        changes=together((*(remove(option, why) for option, why in told.items()), *_renamed(case, got))),
+        changes=together(
+            (*_other_server(case), *(remove(option, why) for option, why in told.items()), *_renamed(case, got))
+        ),
         refute="`vllm serve --help=all` of this very environment lists the option",
     )
+
+
+def _other_server(case: Case) -> Iterator[Change]:
+    """vLLM's server with OpenAI's interface, where its small one was started, which has the engine's options alone
+    (vllm/entrypoints/api_server.py)."""
+    if case.run is not None and any(says(line.text, "starts-small-server") for line in case.run.lines):
+        yield thing(
+            ChangeKind.FLAG,
+            "command",
+            Direction.CHANGE,
+            "vllm.entrypoints.api_server is an example with few options of its own; this one has the option",
+            command="python -m vllm.entrypoints.openai.api_server --model MODEL",
+        )
 
 
 def _renamed(case: Case, got: RefusedOptions) -> Iterator[Change]:

@@ -1,8 +1,9 @@
 """VD599: something failed for good that no other rule knows; it is shown, and it is not memory."""
 
+from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change, Evidence
 from vllm_doctor.records.snapshot import Signal
@@ -13,7 +14,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.decided import decided
-from vllm_doctor.rules.remedies.layer import cures, eager_mode, layer
+from vllm_doctor.rules.remedies.layer import cures, cut_off_in, eager_mode, layer
 from vllm_doctor.rules.remedies.library_place import asked_in_words
 from vllm_doctor.rules.remedies.other_release import or_another_release
 from vllm_doctor.rules.remedies.own_words import own_words
@@ -21,13 +22,16 @@ from vllm_doctor.rules.remedies.refusal import by_place
 from vllm_doctor.rules.remedies.sentence import begins, first_words
 from vllm_doctor.rules.say import finding, upgrade
 
+_CUT = "the lines below the last call say what failed: give them, too"
+
 
 def judge(case: Case) -> Outcome:
     """Did anything end this run?"""
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    root = run.root
+    cut = cut_off_in(case)
+    root = cut[0] if cut is not None else run.root
     if root is None:
         return NotHere("the log shows no failure that ended the run")
     if root.ids & EXHAUSTED:
@@ -35,29 +39,31 @@ def judge(case: Case) -> Outcome:
     part = layer(case, root)
     title = _title(case, root, part.name if part is not None else "")
     short = begins(case, root, _speaker(root, part)) if len(title) > excerpt.TITLE else ""
+    changes = or_another_release(
+        case,
+        root,
+        _once(
+            *asked_already(case, root),
+            *decided(case, root),
+            eager_mode(case, root),
+            by_place(case, root),
+            *(cures(case, root, part) if part is not None else ()),
+            *asked_in_words(case, root),
+            _of_a_worker(case, root),
+            _of_own_class(case, root),
+        ),
+    )
     return finding(
         RULE,
         title=short or title,
         detail=title if short else "",
         severity=severity(case, root),
-        confidence=Confidence.LIKELY,
+        confidence=Confidence.POSSIBLE if root.cut and not changes else Confidence.LIKELY,
         evidence=_shown(case, root),
-        changes=or_another_release(
-            case,
-            root,
-            _once(
-                *asked_already(case, root),
-                *decided(case, root),
-                eager_mode(case, root),
-                by_place(case, root),
-                *(cures(case, root, part) if part is not None else ()),
-                *asked_in_words(case, root),
-                _of_a_worker(case, root),
-            ),
-        ),
+        changes=changes,
         refute="an earlier line, which this log does not contain, shows another failure",
         layer=part.id if part is not None else "",
-        then=part.next if part is not None else "",
+        then=_CUT if root.cut else part.next if part is not None else "",
     )
 
 
@@ -68,6 +74,18 @@ def _of_a_worker(case: Case, root: Fault) -> Change | None:
     if not relayed or not bare or not own_words(case, root, None):
         return None
     return upgrade(case, "the worker's own code did not expect this: a newer release may; its log has the calls")
+
+
+def _of_own_class(case: Case, root: Fault) -> Change | None:
+    """A newer release, where a class of vLLM lacks what was read of it, and torch's own call that says so is all that
+    was kept: within the engine vLLM's code read it."""
+    link = root.crash.root if root.crash is not None else None
+    told = read("object-lacks", link.message) if link is not None else None
+    if case.run is None or link is None or told is None or case.run.lines[root.index].module is None:
+        return None
+    if not all(says(frame.file, "call-of-torch-module") for frame in link.frames) or not api.is_class(told["owner"]):
+        return None
+    return upgrade(case, f"vLLM's own code read what its class {told['owner']} lacks: a defect of the release")
 
 
 def _speaker(root: Fault, part: Layer | None) -> str:
@@ -91,6 +109,8 @@ def _title(case: Case, root: Fault, part: str) -> str:
     if root.crash is None:
         return f"{part} failed" if part else ""
     first = root.crash.root
+    if root.cut:
+        return f"{part} failed, and the exception is cut off" if part else ""
     told = f"{first.kind}: {first_words(case, root)}".strip(" :")
     where = next((f"{f.function} ({f.file.rpartition('/')[2]}:{f.line})" for f in reversed(first.frames) if f.line), "")
     return (f"{part} failed: " if part else "") + told + (f", in {where}" if where else "")

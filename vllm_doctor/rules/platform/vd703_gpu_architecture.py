@@ -22,6 +22,8 @@ from vllm_doctor.rules.say import environment, finding, release_to, set_flag, th
 
 _IDS = (
     "no-kernel-image",
+    "rocm-no-code",
+    "rocm-no-code-object",
     "kernel-image-invalid",
     "compiler-pass",
     "arch-ptxas",

@@ -20,6 +20,7 @@ from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies import library
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
+from vllm_doctor.rules.remedies.engine_needed import engine_needed
 from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
@@ -39,10 +40,14 @@ _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "
 # What is not there at all is missing in eager mode too.
 _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
 _CHANGES = 3
+# The end of a quantization's name that takes Marlin's kernels for it.
+_MARLIN = "_marlin"
 # The part of errors that CUDA itself tells, whoever called it.
 _CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
+# Parts whose calls stand in the tracebacks of all others.
+_OF_ALL = frozenset({"engine", "system"})
 # Parts whose code every request runs through, and the options that make it do more than a plain server's.
 _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
 _EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
@@ -74,11 +79,20 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     return layer_of([f"{link.name}: " for link in fault.crash.links], files)
 
 
+def cut_off_in(case: Case) -> tuple[Fault, Layer] | None:
+    """Where every traceback ends before its exception: one, and the part that its calls are of. None where those are
+    calls that any failure goes through."""
+    cut = case.run.cut_root if case.run is not None else None
+    part = layer(case, cut) if cut is not None else None
+    return (cut, part) if cut is not None and part is not None and part.id not in _OF_ALL else None
+
+
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
     if library_place(case, fault) is not None:
         return first_of_each(changes_of_library_place(case, fault))
     offered: list[Change | None] = [divisor(case, fault), *packages_and_variables(case, fault)]
+    offered += engine_needed(case, fault)
     if part.id == _CODES:
         offered.append(eager_mode(case, fault))
         # the kernel that failed has a switch of its own: that comes before what the code says
@@ -95,6 +109,8 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         late = says(text(case, fault), "names-late-error") and not any(offered)
         offered += [c for c in others if c is not None and (c.name not in _TO_NAME_IT or late)]
     offered += _around(case, fault, part)
+    if fault.cut and part.id in _FEATURES:
+        offered += _without(case, fault, part)
     if unforeseen(fault):
         offered += _asked_for(case, part)
     if _defect(fault):
@@ -182,7 +198,7 @@ def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, .
         return ()  # a server that is up has loaded the model: what its code refuses then is what a request holds
     later = newer(case, fault, "a newer release's code of this model may take it")
     if library.raised_by_hand(fault) and inner is not None and says(inner.function, "call-that-loads-weights"):
-        return (later, thing(ChangeKind.FLAG, "model", Direction.CHANGE, _OTHER_TENSORS))
+        return (_plain_kernels(case), later, thing(ChangeKind.FLAG, "model", Direction.CHANGE, _OTHER_TENSORS))
     if case.effective("model-impl") == "transformers" or (
         inner is not None and says(inner.file, "call-of-vendors-model")
     ):
@@ -191,13 +207,25 @@ def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, .
     return (later, set_flag(case, "model-impl", "transformers", Direction.SET, why))
 
 
+def _plain_kernels(case: Case) -> Change | None:
+    """The same checkpoint by the kernels of its own format, where the launch names Marlin's for it."""
+    named = case.effective("quantization")
+    if not isinstance(named, str) or not named.endswith(_MARLIN):
+        return None
+    why = "Marlin's layers have tensors of their own beside the checkpoint's; these kernels read the same files, slower"
+    return set_flag(case, "quantization", named.removesuffix(_MARLIN), Direction.SET, why)
+
+
 def _around(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What turns off the feature for which the failing code ran, where the code itself belongs to another part."""
     files = called(case, fault)
     outer = (layer_of((), (file,)) for file in reversed(files))
     feature = next((one for one in outer if one is not None and one.id in _FEATURES), None)
-    if feature is None or feature.id == part.id:
-        return ()
+    return _without(case, fault, feature) if feature is not None and feature.id != part.id else ()
+
+
+def _without(case: Case, fault: Fault, feature: Layer) -> tuple[Change, ...]:
+    """What turns a part off that serves one option."""
     plain = [a for a in feature.answers if not a.said and a.direction is Direction.REMOVE]
     return changes_of(case, plain, text(case, fault))
 
