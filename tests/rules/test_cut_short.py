@@ -127,3 +127,21 @@ def test_marlins_own_tensors_are_no_part_of_a_checkpoint() -> None:
     said = "RuntimeError: Some weights are not initialized from checkpoints: {'model.layers.7.mlp.g_idx_sort'}\n"
     first = diagnosed(launch + said).findings[0].changes[0]
     assert (first.name, first.after) == ("quantization", "gptq")
+
+
+def test_a_request_whose_exception_is_cut_off_failed_all_the_same() -> None:
+    text = (
+        "INFO 11-11 09:00:00 [async_llm.py:261] Added request cmpl-room-3.\n"
+        'INFO:     ::1:40112 - "POST /v1/completions HTTP/1.1" 500 Internal Server Error\n'
+        "ERROR:    Exception in ASGI application\nTraceback (most recent call last):\n"
+        '  File "/opt/v/lib/python3.12/site-packages/uvicorn/protocols/http/httptools_impl.py", line 401, in run_asgi\n'
+        "    result = await app(  # type: ignore[func-returns-value]\n"
+        '  File "/opt/v/lib/python3.12/site-packages/fastapi/applications.py", line 1054, in __call__\n'
+    )
+    assert diagnosed(text).findings[0].title == "A request failed, and its exception is cut off"
+
+
+def test_an_attention_kernel_that_does_not_compile_for_an_amd_card_has_another() -> None:
+    said = "error: triton_attention.py:9:0: stack frame size (150004) exceeds limit (131056) in function 'attn_fwd'\n"
+    found = diagnosed(f"INFO 03-14 09:05:00 selector.py:120] Using ROCmFlashAttention backend.\n{said}").findings[0]
+    assert [change.name for change in found.changes][:1] == ["VLLM_USE_TRITON_FLASH_ATTN"]

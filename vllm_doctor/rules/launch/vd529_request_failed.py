@@ -141,6 +141,8 @@ def _title(case: Case, fault: Fault, crash: Crash) -> str:
         if sum(c.isalpha() for c in own) >= _SAYS:
             return beside("A request is refused: ", own)
         return f"A request is refused by vLLM's own check: {check}"
+    if fault.cut:
+        return "A request failed, and its exception is cut off"
     whole = f"A request failed: {crash.root.kind}" + (f": {told}" if told else "")
     return (len(whole) > excerpt.TITLE and begins(case, fault, "A request failed")) or whole
 

@@ -39,20 +39,18 @@ def judge(case: Case) -> Outcome:
     part = layer(case, root)
     title = _title(case, root, part.name if part is not None else "")
     short = begins(case, root, _speaker(root, part)) if len(title) > excerpt.TITLE else ""
-    changes = or_another_release(
-        case,
-        root,
-        _once(
-            *asked_already(case, root),
-            *decided(case, root),
-            eager_mode(case, root),
-            by_place(case, root),
-            *(cures(case, root, part) if part is not None else ()),
-            *asked_in_words(case, root),
-            _of_a_worker(case, root),
-            _of_own_class(case, root),
-        ),
+    told = _once(
+        *asked_already(case, root),
+        *decided(case, root),
+        eager_mode(case, root),
+        by_place(case, root),
+        *(cures(case, root, part) if part is not None else ()),
+        *asked_in_words(case, root),
+        _of_a_worker(case, root),
+        _of_own_class(case, root),
     )
+    # of a traceback that is cut nobody knows in which function it failed
+    changes = told if root.cut else or_another_release(case, root, told)
     return finding(
         RULE,
         title=short or title,

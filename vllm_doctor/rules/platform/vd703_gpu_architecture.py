@@ -13,7 +13,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown, text
 from vllm_doctor.rules.gates.rocm import least_capability
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.attention_backend import other_attention
+from vllm_doctor.rules.remedies.attention_backend import other_attention, without_triton
 from vllm_doctor.rules.remedies.kernel_kind import KernelKind, called, kernel_kind
 from vllm_doctor.rules.remedies.known_issue import issue_of
 from vllm_doctor.rules.remedies.layer import off
@@ -26,6 +26,7 @@ _IDS = (
     "rocm-no-code-object",
     "kernel-image-invalid",
     "compiler-pass",
+    "stack-frame-limit",
     "arch-ptxas",
     "no-compiled-kernel",
     "ampere-needed",
@@ -46,7 +47,10 @@ _IDS = (
 # An image that is invalid may also be one that this driver, or another compiler, does not read. FlashInfer also counts
 # a card as too old where the host's CUDA toolkit is older than the card. A compiler's pass that fails names no cause:
 # the card may lack what the kernel uses, or the compiler has a defect.
-_IN_DOUBT = frozenset({"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "translate-failed", "llvm-select"})
+_IN_DOUBT = frozenset(
+    {"kernel-image-invalid", "flashinfer-cards", "compiler-pass", "stack-frame-limit", "translate-failed"}
+    | {"llvm-select"}
+)
 # vLLM's own check of the card against the quantization of the checkpoint.
 _CARD = frozenset({"quantization-capability", "scheme-capability"})
 # A library's own check of the card, or an operator's, before it starts a kernel: another kernel may do the same work.
@@ -68,9 +72,10 @@ _BLACKWELL = (12, 8)
 _PTXAS = "/usr/local/cuda/bin/ptxas"
 # LLVM within Triton has no instruction of this GPU for a step of the kernel: nothing of vLLM's build is asked.
 _UNSELECTED = "Triton's compiler has no instruction of this GPU for a kernel"
+_STACK = "A kernel of Triton needs more stack than this AMD card gives it"
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What a compiler says when the card lacks an instruction that a kernel uses.
-_COMPILED = frozenset({"compiler-pass", "ptx-target", "llvm-select", "translate-failed"})
+_COMPILED = frozenset({"compiler-pass", "stack-frame-limit", "ptx-target", "llvm-select", "translate-failed"})
 
 
 def judge(case: Case) -> Outcome:
@@ -102,6 +107,8 @@ def judge(case: Case) -> Outcome:
         if fault.ids & _CARD
         else _UNSELECTED
         if "llvm-select" in fault.ids
+        else _STACK
+        if "stack-frame-limit" in fault.ids
         else "",
         confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= _IN_DOUBT else Confidence.CONFIRMED,
         severity=severity(case, fault),
@@ -113,7 +120,11 @@ def judge(case: Case) -> Outcome:
             *(_compiler(case, fault) if fault.ids & _COMPILED else ()),
             _triton(case) if "llvm-select" in fault.ids else None,
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
-            _checkpoint(case) if fault.ids & _CARD else _build(case),
+            _checkpoint(case)
+            if fault.ids & _CARD
+            else _build(case)
+            if "stack-frame-limit" not in fault.ids
+            else upgrade(case, "newer releases have other attention kernels for AMD's cards"),
         ),
         refute="the same build runs another model on the same card",
     )
@@ -325,6 +336,8 @@ def _compiler(case: Case, fault: Fault) -> tuple[Change | None, ...]:
     """What keeps the compiler from being asked: a type the card has, another attention backend, no compiling."""
     if says(text(case, fault), "names-bf16") and case.effective("dtype") not in {"half", "float16"}:
         return (set_flag(case, "dtype", "half", Direction.CHANGE, "the compiler says that the GPU has no bfloat16"),)
+    if says(fault.fields("stack-frame-limit").get("kernel", ""), "attention-kernel"):
+        return (without_triton(case, "Triton's attention does not compile for this card"),)
     failed = kernel_kind(case, fault)
     if failed is KernelKind.ATTENTION:
         why = "use a backend with precompiled kernels: the compiler has no code for this GPU"

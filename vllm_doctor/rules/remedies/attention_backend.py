@@ -54,7 +54,7 @@ def other_attention(
     if not _listed(said) and (latent or (said is not None and "MLA" in said.name)):
         return _other_latent(case, fault, why, said)
     if any(says(f, "call-of-rocm-triton-attention") for f in called(case, fault)):
-        return _without_triton(case, why)
+        return without_triton(case, why)
     candidates = (*first, *_candidates(case, fault, said))
     if any(says(f, "call-of-cpu-attention", "call-of-vendors-model") for f in called(case, fault)):
         return None  # the platform, or the model, has this one alone
@@ -75,7 +75,7 @@ def other_attention(
     return _by_variable(case, _spelt(to, at), f"{why}{now}")
 
 
-def _without_triton(case: Case, why: str) -> Change | None:
+def without_triton(case: Case, why: str) -> Change | None:
     """ROCm's backend of V0 takes Triton's attention unless this is 0: then CK's where it is built in, or torch's. A
     release that has the file reads the variable."""
     name = "VLLM_USE_TRITON_FLASH_ATTN"

@@ -47,7 +47,7 @@ _CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
 # Parts whose calls stand in the tracebacks of all others.
-_OF_ALL = frozenset({"engine", "system"})
+_OF_ALL = frozenset({"engine", "runner", "system"})
 # Parts whose code every request runs through, and the options that make it do more than a plain server's.
 _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
 _EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
