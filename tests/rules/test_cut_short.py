@@ -138,7 +138,7 @@ def test_a_request_whose_exception_is_cut_off_failed_all_the_same() -> None:
         "    result = await app(  # type: ignore[func-returns-value]\n"
         '  File "/opt/v/lib/python3.12/site-packages/fastapi/applications.py", line 1054, in __call__\n'
     )
-    assert diagnosed(text).findings[0].title == "A request failed, and its exception is cut off"
+    assert diagnosed(text).findings[0].title == "Answering a request failed, and the exception is cut off"
 
 
 def test_an_attention_kernel_that_does_not_compile_for_an_amd_card_has_another() -> None:

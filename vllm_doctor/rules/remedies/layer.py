@@ -194,7 +194,7 @@ def _other_code(case: Case, fault: Fault, part: Layer) -> tuple[Change | None, .
     own = inner is not None and says(inner.file, "call-of-model-code")
     of_draft = fault.crash is not None and says(fault.crash.root.message, "names-draft")
     asked = library.raised_by_hand(fault) and case.run is not None and case.run.up_at(fault)
-    if part.id != "model-code" or not own or of_draft or asked:
+    if part.id != "model-code" or not own or of_draft or asked or fault.cut:
         return ()  # a server that is up has loaded the model: what its code refuses then is what a request holds
     later = newer(case, fault, "a newer release's code of this model may take it")
     if library.raised_by_hand(fault) and inner is not None and says(inner.function, "call-that-loads-weights"):
