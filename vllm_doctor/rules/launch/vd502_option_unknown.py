@@ -86,7 +86,7 @@ def _other_server(case: Case) -> Iterator[Change]:
             ChangeKind.FLAG,
             "command",
             Direction.CHANGE,
-            "vllm.entrypoints.api_server is an example with few options of its own; this one has the option",
+            "vllm.entrypoints.api_server is an example server with few options; this one has the option",
             command="python -m vllm.entrypoints.openai.api_server --model MODEL",
         )
 

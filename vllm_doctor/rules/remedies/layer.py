@@ -212,7 +212,7 @@ def _plain_kernels(case: Case) -> Change | None:
     named = case.effective("quantization")
     if not isinstance(named, str) or not named.endswith(_MARLIN):
         return None
-    why = "Marlin's layers have tensors of their own beside the checkpoint's; these kernels read the same files, slower"
+    why = "Marlin's layers add tensors that no checkpoint has; these kernels read the same files, slower"
     return set_flag(case, "quantization", named.removesuffix(_MARLIN), Direction.SET, why)
 
 
