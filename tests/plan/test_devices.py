@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.launch.resolve import resolve
 from vllm_doctor.plan.question.planner import Question, planner
-from vllm_doctor.plan.support import card
+from vllm_doctor.plan.support import card, judge
 from vllm_doctor.records.host import Gpu
 
 
@@ -290,3 +290,47 @@ def test_a_profile_without_cuda_or_of_no_card_is_none(name):
 
 def test_a_host_says_how_much_a_virtual_gpu_has():
     assert find("NVIDIA A40-48Q", 46.9).total_gib == 46.9
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+
+
+def judged(version, name, quantization, flags=""):
+    v, a = as_version(version), arch({**LLAMA_8B, "quantization_config": quantization} if quantization else LLAMA_8B)
+    gpu = find(name) or elsewhere(name)
+    words = ["vllm", "serve", "m", *flags.split()]
+    told = judge(a, resolve(parse_launch(words, v), v, a, gpu, gpu.total_gib, 1), gpu)
+    return [(r.flag, r.found) for r in told.refusals], [one.on for one in told.depends]
+
+
+STATIC = {"quant_method": "fp8", "activation_scheme": "static"}
+
+
+@pytest.mark.parametrize(
+    ("version", "quantization", "flags", "told"),
+    [
+        ("0.5.3", STATIC, "", [("quantization_config", "fp8 on AMD Instinct MI300X")]),
+        ("0.6.4", STATIC, "", []),
+        ("0.5.3", None, "--quantization fp8", [("--quantization", "fp8 on AMD Instinct MI300X")]),
+        ("0.5.3", GPTQ, "", []),
+        ("0.8.5", GPTQ, "", [("quantization_config", "gptq_bitblas on AMD Instinct MI300X")]),
+        ("0.8.5", GPTQ, "--quantization gptq", []),
+        ("0.9.0", GPTQ, "", []),
+    ],
+)  # fmt: skip
+def test_a_method_that_a_release_lists_for_other_devices_alone_ends_the_start(version, quantization, flags, told):
+    assert judged(version, "MI300X", quantization, flags) == (told, [])
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "flags", "told"),
+    [
+        ("0.8.5", "Tesla T4", "", ["whether bitblas is installed"]),
+        ("0.8.5", "Tesla T4", "--quantization gptq", []),
+        ("0.8.5", "A100-SXM4-80GB", "", []),  # Marlin takes it
+        ("0.9.0", "Tesla T4", "", []),
+    ],
+)
+def test_gptq_below_ampere_asks_for_a_package_of_its_own_in_one_release(version, name, flags, told):
+    refused, depends = judged(version, name, GPTQ, f"{flags} --dtype half")
+    assert (refused, depends) == ([], told)

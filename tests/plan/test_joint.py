@@ -185,3 +185,26 @@ def test_another_makers_device_is_not_asked():
     line = parse_launch(["vllm", "serve", "m", "--speculative-config", ADAPTS, "--enable-lora"], v)
     s = resolve(line, v, arch(LLAMA_8B), gpu, gpu.total_gib, 1)
     assert "--speculative-config" not in [r.flag for r in s.refusals]
+
+
+OWN = '{"method":"draft_model","model":"d","num_speculative_tokens":3%s}'
+SEEN = {**LLAMA_8B, "architectures": ["LlavaForConditionalGeneration"], "model_type": "llava", "vision_config": {}}
+SEEN["text_config"] = LLAMA_8B
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "more", "flags", "refused"),
+    [
+        (SEEN, "0.20.2", "", [], True),
+        (SEEN, "0.15.0", "", [], True),
+        (SEEN, "0.21.0", "", [], False),
+        (SEEN, "0.20.2", "", ["--limit-mm-per-prompt", '{"image":0}'], False),
+        (SEEN, "0.20.2", "", ["--language-model-only"], False),
+        (LLAMA_8B, "0.20.2", "", [], False),
+        (LLAMA_8B, "0.20.2", ',"disable_padded_drafter_batch":true', [], True),
+    ],
+)
+def test_a_drafters_own_class_asks_the_configuration_where_it_is_made(config, version, more, flags, refused):
+    # DraftModelProposer and SpecDecodeBaseProposer (v1/spec_decode) of the first runner.
+    told = drafted(config, {}, [DRAFTS, OWN % more, *flags], version)
+    assert bool(told) is refused

@@ -909,6 +909,24 @@ def test_a_graph_holds_one_request_with_its_drafts(ask, flags, version, told):
     assert refused(ask(LLAMA_8B, f"{DRAFTS} {flags}", version=version)) == told
 
 
+TWO = '--speculative-config {"method":"ngram","num_speculative_tokens":2}'
+
+
+@pytest.mark.parametrize(
+    ("drafts", "flags", "version", "told"),
+    [
+        (TWO, "-tp 4", "0.11.1", ["--speculative-config"]),  # three tokens of a request, four ranks
+        (DRAFTS, "-tp 4", "0.11.1", []),
+        (TWO, "-tp 1", "0.11.1", []),
+        (TWO, "-tp 4 --enforce-eager", "0.11.1", []),
+        (TWO, "-tp 4", "0.11.2", []),
+        (TWO, "-tp 4", "0.11.0", []),
+    ],
+)
+def test_graphs_of_drafts_are_multiples_of_the_ranks_in_one_release(ask, drafts, flags, version, told):
+    assert refused(ask(LLAMA_8B, f"{drafts} {flags}", version=version, gpus=4)) == told
+
+
 @pytest.mark.parametrize(
     ("flags", "gpu", "told"),
     [

@@ -86,6 +86,11 @@ def test_a_parallel_layer_asks_whether_the_ranks_divide_its_width():
         (["if getattr(config, 'gate', False):", RAISES], "text['gate']"),
         (["if get_pp_group().world_size > 1:", RAISES], "pp > 1"),
         (["if not current_platform.has_device_capability(90):", RAISES], "not capability >= 90"),
+        (
+            ["if get_vit_attn_backend(dtype=config.dtype) not in {_Backend.XFORMERS, _Backend.TORCH_SDPA}:", RAISES],
+            "not tower_backend in ('XFORMERS', 'TORCH_SDPA')",
+        ),
+        (["if check_upstream_fa_availability(torch.float16):", RAISES], "own_flash"),
         (["heads = config.heads if config.heads else 4", "assert heads > 2"], None),
         (["a, b = config.width, config.heads", "assert a % b == 0"], "not text['width'] % text['heads'] == 0"),
     ],

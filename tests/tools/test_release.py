@@ -621,6 +621,22 @@ class AWQConfig:
         files.pop("vllm/model_executor/layers/quantization/__init__.py")
         assert models.quantizations(Wheel("vllm", "0.2.1", files, {})) == {"awq": {"capability": "7.5"}}
 
+    def test_methods_that_a_release_lists_for_another_build_than_cudas(self, tmp_path: Path) -> None:
+        more = {
+            "vllm/model_executor/layers/quantization/__init__.py": 'M = {"awq": AWQConfig, "fp8": Fp8Config}\n',
+            "vllm/platforms/rocm.py": """
+class RocmPlatform:
+    supported_quantization: list[str] = ["awq", "quark"]
+    if not on_gfx9():
+        supported_quantization += ["fp8"]
+""",
+            "vllm/platforms/tpu.py": 'class TpuPlatform:\n    supported_quantization = ["awq"]\n',
+            "vllm/config.py": 'def verify():\n    xpu_supported_quantization = ["awq"]\n',
+        }
+        said = models.quantizations(read_wheel(wheel(tmp_path, more=more)))
+        assert said["awq"]["devices"] == ["rocm", "xpu"]
+        assert said["fp8"]["devices"] == ["rocm"]
+
     def test_the_algorithms_of_modelopt_are_those_of_a_list_or_of_the_tables_in_it(self, tmp_path: Path) -> None:
         layers = "vllm/model_executor/layers/quantization"
         methods = 'def get(): return {"modelopt": ModelOptConfig, "awq": AWQConfig}\n'

@@ -40,6 +40,7 @@ _ENUMS = frozenset({"CUDAGraphMode", "CompilationMode", "AttentionBackendEnum", 
 # What a card is asked for, by its compute capability times ten.
 _CAPABILITIES = frozenset({"has_device_capability", "is_device_capability", "is_device_capability_family"})
 _OWN = ("Config", "EngineArgs")
+UNKNOWN = "unknown"
 # Beside the configuration: functions that ask the whole of it at each start of which this holds. The second runner's
 # own is asked where the first one refuses ranks that share a prompt (config/vllm.py).
 _BESIDE = (
@@ -47,8 +48,21 @@ _BESIDE = (
     ("vllm/v1/worker/gpu_model_runner.py", "GPUModelRunner.get_kv_cache_spec", "envs.VLLM_USE_V1"),
     ("vllm/v1/worker/gpu/pcp_manager.py", "PCPManager.validate_config", "parallel.prefill_context_parallel_size > 1"),
 )
+# Drafters' own classes on the first runner: what each asks where it is made for a drafter that is a model of its own,
+# which writes slots beside the model's (needs_extra_input_slots).
+_BESIDE_SLOTS = 'speculative.method == "draft_model" and (not whole.use_v2_model_runner)'
+_DRAFTERS = (
+    ("draft_model.py", "DraftModelProposer"),
+    ("eagle.py", "SpecDecodeBaseProposer"),
+    ("llm_base_proposer.py", "SpecDecodeBaseProposer"),
+)
+_ASKS = ("_raise_if_multimodal", "_raise_if_padded_drafter_batch_disabled")
+_BESIDE += tuple(
+    (f"vllm/v1/spec_decode/{file}", f"{of}.{asks}", _BESIDE_SLOTS) for file, of in _DRAFTERS for asks in _ASKS
+)
+# A field of theirs, and what it holds.
+_OF_DRAFTERS = {"supports_mm_inputs": "model.takes_items"}
 _ALONE_ON_V2 = 'unsupported.append("prefill context parallel")'
-UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -297,6 +311,8 @@ class Joint:
             return UNKNOWN
         if of == "self" and key == "vllm_config":
             return of
+        if of == "other" and key in _OF_DRAFTERS:
+            return _OF_DRAFTERS[key]
         if (of, key) == ("model.hf_config", "model_type"):
             return f"{of}.{key}"
         if self._whole_part(key):

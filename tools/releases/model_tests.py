@@ -4,8 +4,9 @@ that it makes on the way.
 
 A test is written in the keys of config.json (`config['num_attention_heads']`; `text` is the language model's section)
 and in what a launch settles: `tp` and `pp` ranks, `dtype`, the card's `capability`, `expert` parallelism, `quant` and
-`lora` (None where there is none), whether a `tower` is made, and whether each rank has it `whole`. `layer` is any
-layer's number: a test that holds for one of them ends the start. What asks for anything else is left out.
+`lora` (None where there is none), whether a `tower` is made, whether each rank has it `whole`, the `tower_backend` that
+is asked for and whether flash-attn itself is installed (`own_flash`). `layer` is any layer's number: a test that holds
+for one of them ends the start. What asks for anything else is left out.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from releases.wheel import Wheel
 
 _NAMES = frozenset(
     {"config", "text", "tp", "pp", "dtype", "capability", "expert", "quant", "lora", "tower", "whole", "layer"}
+    | {"tower_backend", "own_flash"}
 )
 _OF_PYTHON = frozenset({"len", "isinstance", "int", "str", "list", "tuple", "dict", "bool", "max", "min"})
 _MODELS = ("vllm/model_executor/models/", "vllm/models/")
@@ -63,6 +65,9 @@ _ANSWERS = {
     ("multimodal", "mm_encoder_tp_mode"): _WHOLE,
 }
 _ASKED = {"get_tensor_model_parallel_world_size": "tp", "is_vit_use_data_parallel": "whole"}
+# Functions that are given what a tower is, and answer what the launch and the host settle.
+_OF_TOWERS = {"get_vit_attn_backend": "tower_backend", "check_upstream_fa_availability": "own_flash"}
+_BACKENDS = frozenset({"_Backend", "AttentionBackendEnum"})
 _PLATFORM = {"is_cuda": "True", "is_cuda_alike": "True"} | dict.fromkeys(
     ("is_rocm", "is_xpu", "is_tpu", "is_cpu", "is_hpu", "is_neuron", "is_out_of_tree"), "False"
 )
@@ -231,7 +236,7 @@ class ModelTests(Checkpoints):
                 return self.value(one if met else two, state, line)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="get_pp_group")), attr=asked):
                 return _STAGES.get(asked, UNKNOWN)
-            case ast.Attribute(value=ast.Name(id="torch"), attr=kind):
+            case ast.Attribute(value=ast.Name(id=of), attr=kind) if of == "torch" or of in _BACKENDS:
                 return repr(kind)
             case ast.Attribute(value=of, attr=attr) if not (isinstance(of, ast.Name) and of.id in state.own):
                 held = self.value(of, state, line)
@@ -261,6 +266,8 @@ class ModelTests(Checkpoints):
         match node:
             case ast.Call(args=[], keywords=[]) if last in _ASKED:
                 return _ASKED[last]
+            case ast.Call(func=ast.Name(id=asked)) if asked in _OF_TOWERS:
+                return _OF_TOWERS[asked]
             case ast.Call() if last == "extract_layer_index":
                 return "layer"
             case ast.Call(func=ast.Name(id="int"), args=[one]) if "prefix" in ast.unparse(one):

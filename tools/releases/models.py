@@ -65,8 +65,8 @@ def _tables(module: ast.Module) -> Iterator[tuple[str, ast.Dict]]:
 
 
 def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
-    """Method → least compute capability and activation types, and whether it has nothing for experts; what is computed
-    at run time is left out. Of ModelOpt's the algorithms that it lists."""
+    """Method → least compute capability and activation types, the other builds that it is listed for, and whether it
+    has nothing for experts; what is computed at run time is left out. Of ModelOpt's the algorithms that it lists."""
     path = _METHODS if _METHODS in wheel.files else _OLD_METHODS
     if path not in wheel.files:
         return {}
@@ -83,10 +83,34 @@ def quantizations(wheel: Wheel) -> dict[str, dict[str, object]]:
             made[method]["no_adapted_experts"] = True
         if layered.no_balanced_experts(cls):
             made[method]["no_balanced_experts"] = True
+    for device, names in _devices(wheel).items():
+        for name in names & made.keys():
+            made[name].setdefault("devices", []).append(device)  # type: ignore[attr-defined]
     algorithms = _algorithms(wheel)
     if algorithms and "modelopt" in made:
         made["modelopt"]["algorithms"] = algorithms
     return {name: made[name] for name in sorted(made)}
+
+
+def _devices(wheel: Wheel) -> dict[str, set[str]]:
+    """Another build than CUDA's → the methods that the release lists for it, those of some of its cards among them: in
+    the class of its platform, before 0.6.5 as names of the configuration."""
+    made: dict[str, set[str]] = {}
+    for path in wheel.paths(r"vllm/(platforms/\w+|config)\.py"):
+        stem = path.removesuffix(".py").rpartition("/")[2]
+        for node in ast.walk(wheel.tree(path)):
+            match node:
+                case (
+                    ast.Assign(targets=[ast.Name(id=name)], value=ast.List(elts=parts))
+                    | ast.AnnAssign(target=ast.Name(id=name), value=ast.List(elts=parts))
+                    | ast.AugAssign(target=ast.Name(id=name), value=ast.List(elts=parts))
+                ) if name.endswith("supported_quantization"):
+                    device = name.removesuffix("supported_quantization").rstrip("_") or stem
+                    listed = {str(part.value) for part in parts if isinstance(part, ast.Constant)}
+                    made.setdefault(device, set()).update(listed)
+                case _:
+                    pass
+    return {device: names for device, names in sorted(made.items()) if names and device in {"rocm", "xpu"}}
 
 
 def _algorithms(wheel: Wheel) -> list[str]:

@@ -304,6 +304,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     sleep_refuses_growing_segments: bool
     marlin_experts_on_one_rank: bool
     quantization_of_the_whole: bool
+    towers_follow_variable: bool
+    rounds_drafts_to_ranks: bool
+    gptq_by_bitblas: bool
     drafts_on_one_card: bool
 
 

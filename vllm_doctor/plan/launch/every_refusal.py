@@ -10,6 +10,7 @@ from vllm_doctor.plan.behaviour import Behaviour
 from vllm_doctor.plan.launch import ahead, chunks, drafted, drafting, encoder_decoder, exclusive, joint, keyed, traits
 from vllm_doctor.plan.launch.cache_types import cache_type
 from vllm_doctor.plan.launch.decisions import Decided
+from vllm_doctor.plan.launch.item_limits import takes_no_items
 from vllm_doctor.plan.launch.of_launch import LaunchGiven
 from vllm_doctor.plan.launch.refused import refusals_of_launch
 from vllm_doctor.plan.model.architecture import Architecture
@@ -106,7 +107,8 @@ def _together(given: LaunchGiven, d: Decided, told: set[str]) -> Iterable[Refusa
         "model.max_model_len": d.length,
         "model.runner_type": "pooling" if d.pooling else "generate",
         "envs.VLLM_USE_V1": d.v1,
-        **joint.of_model(arch, d.quantization),
+        **joint.of_model(arch, d.quantization, no_items=takes_no_items(flags)),
+        "whole.use_v2_model_runner": d.v2,
         **joint.of_environment(given.env),
     }
     return joint.refusals(flags.values, given.version, facts, env=given.env, gpu=given.gpu, told=told)

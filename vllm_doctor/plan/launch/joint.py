@@ -41,6 +41,7 @@ _WORDS = {
     "model.is_moe": ("a model with experts", "a model without experts"),
     "model.use_mla": ("a model with latent attention (MLA)", "a model without latent attention (MLA)"),
     "model.is_encoder_decoder": ("an encoder-decoder model", "a model that is not an encoder-decoder"),
+    "model.takes_items": ("a model that takes images or sounds", "a model of text alone, or no images and sounds"),
     "model.is_multimodal_model": ("a multimodal model", "a model of text alone"),
     "model.recurrent_layers": ("a model with recurrent layers", "a model without recurrent layers"),
     "model.hf_config.model_type": ("a model type", "a model type"),
@@ -156,8 +157,9 @@ class _Launch(OptionTest):
         return super().wanted(name, holds=holds)
 
 
-def of_model(arch: Architecture, quantization: str | None) -> dict[str, object]:
-    """What vLLM's configuration asks of a model, by its names; nothing of a type that is not known."""
+def of_model(arch: Architecture, quantization: str | None, *, no_items: bool = False) -> dict[str, object]:
+    """What vLLM's configuration asks of a model, by its names; nothing of a type that is not known. `no_items`: the
+    launch takes text alone."""
     if not arch.known:
         return {}
     stored = arch.quantization.text("quant_method") if arch.quantization is not None else ""
@@ -166,6 +168,7 @@ def of_model(arch: Architecture, quantization: str | None) -> dict[str, object]:
         "model.use_mla": arch.mla is not None,
         "model.is_encoder_decoder": arch.encoder_decoder,
         "model.is_multimodal_model": arch.multimodal,
+        "model.takes_items": arch.multimodal and not no_items,
         "model.is_hybrid": arch.hybrid,
         "model.recurrent_layers": tuple(layer.kind for layer in arch.layers if layer.kind in RECURRENT),
         **({} if arch.multimodal else {"model.hf_config.model_type": arch.model_type}),

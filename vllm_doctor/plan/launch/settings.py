@@ -79,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True):
     video_limit: int | None = None
     image_pixels: int | None = None
     backend: str | None = None
+    tower_backend: str | None = None  # of a vision tower, where one is asked for
     moe_backend: str | None = None  # kernels of experts, where some are asked for
     pooling: bool = False
     loras: int = 0

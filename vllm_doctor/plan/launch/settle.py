@@ -18,6 +18,7 @@ from vllm_doctor.plan.launch.drafter import SEPARATE
 from vllm_doctor.plan.launch.exchange import exchange
 from vllm_doctor.plan.launch.flags import Flags, SettingError
 from vllm_doctor.plan.launch.host_memory import HostAsked, allocator_settings
+from vllm_doctor.plan.launch.item_limits import item_limit
 from vllm_doctor.plan.launch.of_launch import LaunchGiven, LaunchSaid
 from vllm_doctor.plan.launch.runner import caches_prefixes
 from vllm_doctor.plan.launch.settings import DTYPE_BYTES, Products, Settings
@@ -73,10 +74,11 @@ def settle_launch(given: LaunchGiven, d: Decided, host: HostAsked, said: LaunchS
         capture_sizes=largest_capture(flags, seqs, batched, d.draft_tokens, version, arch, given.gpu),
         skip_encoder=flags.on("skip-mm-profiling", default=False),
         language_only=flags.on("language-model-only", default=False),
-        image_limit=_limit(mm.get("image")),
-        video_limit=_limit(mm.get("video")),
+        image_limit=item_limit(mm.get("image")),
+        video_limit=item_limit(mm.get("video")),
         image_pixels=most_pixels(flags.object("mm-processor-kwargs")),
         backend=flags.text("attention-backend") or env.get("VLLM_ATTENTION_BACKEND"),
+        tower_backend=_tower_backend(flags, env, does),
         moe_backend=_kernels_of_experts(flags),
         pooling=d.pooling,
         loras=flags.int("max-loras", 1, 1, 10_000) if flags.on("enable-lora", default=False) else 0,
@@ -180,13 +182,6 @@ def _targets(flags: Flags) -> frozenset[str] | None:
     return None if text is None else frozenset(name.rpartition(".")[2] for name in text.split(","))
 
 
-def _limit(value: object) -> int | None:
-    """Items a prompt may hold: a number, or {"count": …, …} (config/multimodal.py)."""
-    if isinstance(value, dict):
-        value = value.get("count")
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
 def _expandable(env: dict[str, str]) -> bool:
     """Does torch's allocator grow its segments?"""
     return "expandable_segments:true" in allocator_settings(env).lower().replace(" ", "")
@@ -203,6 +198,13 @@ def _own_cache(flags: Flags) -> str | None:
     """The type of a drafter's own cache, where the launch says it (from 0.26 on)."""
     said = flags.object("speculative-config").get("kv_cache_dtype")
     return said if isinstance(said, str) else None
+
+
+def _tower_backend(flags: Flags, env: Mapping[str, str], does: Behaviour) -> str | None:
+    """Which attention backend a vision tower is asked to run on; None where the release chooses."""
+    asked = env.get("VLLM_ATTENTION_BACKEND") if does.towers_follow_variable else None
+    name = flags.text("mm-encoder-attn-backend") or asked
+    return name.upper() if name else None
 
 
 def _kernels_of_experts(flags: Flags) -> str | None:

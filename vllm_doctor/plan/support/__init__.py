@@ -21,6 +21,7 @@ from vllm_doctor.plan.support import (
     bits,
     card,
     checkpoint_keys,
+    devices,
     experts,
     gguf,
     graph_sizes,
@@ -60,6 +61,7 @@ def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
 def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) -> Support:
     refusals = [
         *card.refusals(a, s, gpu),
+        *devices.refusals(a, s, gpu),
         *experts.refusals(a, s, gpu),
         *model.refusals(a, s),
         *own_code.refusals(a, s),
@@ -95,6 +97,8 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *torch_build.depends(s, gpu),
             *this_host.depends(s, gpu),
             *experts.depends(a, s, gpu),
+            *devices.depends(a, s, gpu),
+            *model_tests.depends(a, s, gpu),
             *gguf.depends(a, s),
             *own_code.depends(a, s),
             *sampler.depends(s, gpu),

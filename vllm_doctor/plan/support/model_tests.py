@@ -17,7 +17,7 @@ from vllm_doctor.knowledge.history import beginning
 from vllm_doctor.knowledge.parser.combinations import UNKNOWN, UnknownValue
 from vllm_doctor.knowledge.versions import Version
 from vllm_doctor.launch.parse import Refusal
-from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.launch.settings import Dependence, Settings
 from vllm_doctor.plan.launch.towers import may_be_whole
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.config_json import Section
@@ -29,6 +29,7 @@ from vllm_doctor.records import excerpt
 
 _LAYER = "layer"
 _RANKS = "tp"
+_BACKEND, _OWN_FLASH = "tower_backend", "own_flash"
 # What of a launch a test asks for → the option that a refusal names.
 _OPTIONS = {
     _RANKS: "--tensor-parallel-size",
@@ -38,6 +39,7 @@ _OPTIONS = {
     "lora": "--enable-lora",
     "quant": "--quantization",
     "dtype": "--dtype",
+    _BACKEND: "--mm-encoder-attn-backend",
     "capability": "--gpu",
 }
 _THERE = object()  # an object of the configuration, of which only counts that it is there
@@ -104,6 +106,26 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
             yield refusal
 
 
+def depends(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Dependence]:
+    """A backend that a tower does not take, and that gives way to flash-attn where that is installed."""
+    if a.config is None or s.tower_backend is None or gpu is None or gpu.backend != "CUDA":
+        return
+    sure = _met(a, s, gpu, s.version)
+    for test in _met(a, s, gpu, s.version, **{_OWN_FLASH: False}):
+        if test not in sure:
+            yield Dependence(
+                "whether flash-attn is installed",
+                f"without it {test.by or a.name} of vLLM {s.version} does not take {s.tower_backend}, and the start "
+                f"ends with “{test.says}”; {_variable(s)} without a value settles it",
+            )
+            return
+
+
+def _variable(s: Settings) -> str:
+    """By what a tower's backend is asked for."""
+    return "VLLM_ATTENTION_BACKEND" if s.does.towers_follow_variable else _OPTIONS[_BACKEND]
+
+
 def _names(a: Architecture, s: Settings, gpu: Card | None) -> dict[str, object]:
     """What the names of a test hold in this launch, but for the config itself."""
     capability = gpu.capability if gpu is not None else None
@@ -116,6 +138,7 @@ def _names(a: Architecture, s: Settings, gpu: Card | None) -> dict[str, object]:
         "quant": _THERE if methods(a, s) else None,
         "lora": _THERE if s.loras else None,
         "dtype": s.dtype,
+        _BACKEND: s.tower_backend or UNKNOWN,
         "capability": UNKNOWN if capability is None else round(capability * 10),
     }
 
@@ -183,7 +206,8 @@ def _refusal(test: ModelTest, a: Architecture, s: Settings, gpu: Card | None) ->
     upgrade = f"; {first} is the first that takes it" if first is not None else ""
     if named is not None:
         value = {"quant": "set", "lora": "set", "expert": "set"}.get(named, str(ask.named(named)))
-        return Refusal(_OPTIONS[named], value, f"another value: {by} ends with “{test.says}”{upgrade}")
+        flag = _variable(s) if named == _BACKEND else _OPTIONS[named]
+        return Refusal(flag, value, f"another value: {by} ends with “{test.says}”{upgrade}")
     nodes = [node for node in ast.walk(part) if isinstance(node, ast.expr)]
     keys = [(path, ask.value(node)) for node in nodes if (path := _path(node))]
     path, held = max(keys, key=lambda one: len(one[0]), default=(("config.json",), UNKNOWN))
