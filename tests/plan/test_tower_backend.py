@@ -37,7 +37,7 @@ def judged(config, version, flags="", env=FLASHINFER, card="A100-SXM4-80GB"):
 def test_a_tower_that_does_not_take_flashinfer_ends_the_start():
     ((told,), depends) = judged(SEEN, "0.8.5")
     assert (told.flag, told.found) == ("VLLM_ATTENTION_BACKEND", "FLASHINFER")
-    assert "Qwen2VisionTransformer of vLLM 0.8.5 ends with “Qwen2-VL does not support … backend now.”" in told.needed
+    assert "Qwen2VisionAttention of vLLM 0.8.5 ends with “Qwen2-VL does not support … backend now.”" in told.needed
     assert depends == []
 
 

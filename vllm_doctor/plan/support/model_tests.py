@@ -202,7 +202,7 @@ def _refusal(test: ModelTest, a: Architecture, s: Settings, gpu: Card | None) ->
         return Refusal(_OPTIONS[_RANKS], str(s.parallel.tp), f"{wanted}: {by} ends with “{test.says}”")
     releases = beginning("model_tests", "model_tests", f"{a.name}: ").releases
     later = (release for release in releases if release > s.version and _tests(a.name, release))
-    first = next((release for release in later if not _met(a, s, gpu, release)), None)
+    first = next((release for release in later if not _met(a, s, gpu, release, **{_OWN_FLASH: False})), None)
     upgrade = f"; {first} is the first that takes it" if first is not None else ""
     if named is not None:
         value = {"quant": "set", "lora": "set", "expert": "set"}.get(named, str(ask.named(named)))
