@@ -50,7 +50,7 @@ _BESIDE = (
 )
 # Drafters' own classes on the first runner: what each asks where it is made for a drafter that is a model of its own,
 # which writes slots beside the model's (needs_extra_input_slots).
-_BESIDE_SLOTS = 'speculative.method == "draft_model" and (not whole.use_v2_model_runner)'
+_BESIDE_SLOTS = 'speculative.method == "draft_model" and model.on_first_runner'
 _DRAFTERS = (
     ("draft_model.py", "DraftModelProposer"),
     ("eagle.py", "SpecDecodeBaseProposer"),

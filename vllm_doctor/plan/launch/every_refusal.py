@@ -108,7 +108,7 @@ def _together(given: LaunchGiven, d: Decided, told: set[str]) -> Iterable[Refusa
         "model.runner_type": "pooling" if d.pooling else "generate",
         "envs.VLLM_USE_V1": d.v1,
         **joint.of_model(arch, d.quantization, no_items=takes_no_items(flags)),
-        "whole.use_v2_model_runner": d.v2,
+        "model.on_first_runner": not d.v2,
         **joint.of_environment(given.env),
     }
     return joint.refusals(flags.values, given.version, facts, env=given.env, gpu=given.gpu, told=told)

@@ -47,6 +47,7 @@ _WORDS = {
     "model.hf_config.model_type": ("a model type", "a model type"),
     "model.is_hybrid": ("a model with recurrent layers", "a model without recurrent layers"),
     "model.quantization": ("a quantized model", "a model that is not quantized"),
+    "model.on_first_runner": ("VLLM_USE_V2_MODEL_RUNNER=0", "VLLM_USE_V2_MODEL_RUNNER=1"),
     "whole.use_v2_model_runner": ("VLLM_USE_V2_MODEL_RUNNER=1", "no VLLM_USE_V2_MODEL_RUNNER=1"),
 }
 
