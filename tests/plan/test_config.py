@@ -148,3 +148,22 @@ def test_a_checkpoint_without_an_index_is_the_sum_of_its_files(tmp_path: Path) -
     assert checkpoint_bytes(tmp_path) == 5 + 12  # the consolidated file has the same tensors once more
     (tmp_path / "model-3.safetensors").write_bytes(b"cut")
     assert checkpoint_bytes(tmp_path) is None
+
+
+HUNYUAN = {
+    **LLAMA_8B,
+    "architectures": ["HunYuanMoEV1ForCausalLM"],
+    "model_type": "hunyuan_v1_moe",
+    "num_experts": 64,
+    "moe_intermediate_size": 3072,
+    "moe_topk": 8,
+    "num_shared_expert": 1,
+}
+
+
+def test_a_list_that_is_alike_for_every_layer_is_one_number():
+    """Hunyuan-A13B's config.json names its experts layer by layer."""
+    listed = {**HUNYUAN, "moe_intermediate_size": [3072] * 4, "moe_topk": [8] * 4, "num_shared_expert": [1] * 4}
+    assert describe(Section(listed)).moe == describe(Section(HUNYUAN)).moe
+    with pytest.raises(ConfigError, match="moe_intermediate_size is"):
+        describe(Section({**listed, "moe_intermediate_size": [3072, 3072, 3072, 1024]}))

@@ -24,6 +24,13 @@ class ConfigError(Exception):
     """A model description that no plan can be built on; the text names the key, the value and what is needed."""
 
 
+def of_each_layer(value: object) -> object:
+    """What a list has for every layer alike, as Hunyuan's has its experts; anything else as it is."""
+    if isinstance(value, list) and value and all(one == value[0] for one in value):
+        return value[0]
+    return value
+
+
 class Section:
     """One object of a config, with the path to it for messages. Two with one text are one: what was found out about a
     config stands for each launch that is planned with it."""
@@ -58,8 +65,10 @@ class Section:
         return "", None
 
     def whole(self, *keys: str, low: int = 1, high: int, default: int | None = None) -> int:
-        """A whole number in [low, high] under the first key present. Raises ConfigError if absent without default."""
+        """A whole number in [low, high] under the first key present, or the one that is there for each layer. Raises
+        ConfigError if absent without default."""
         key, value = self.find(keys)
+        value = of_each_layer(value)
         if not key:
             if default is None:
                 raise ConfigError(f"{self.path}: {' or '.join(keys)} is missing; needed: a whole number")

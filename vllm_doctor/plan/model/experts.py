@@ -1,7 +1,7 @@
 """From config.json to the experts of a layer: how many there are, how wide, and of which layers."""
 
 from vllm_doctor.plan.model.architecture import Moe
-from vllm_doctor.plan.model.config_json import ConfigError, Section
+from vllm_doctor.plan.model.config_json import ConfigError, Section, of_each_layer
 from vllm_doctor.plan.model.families import EXPERT_WIDTH_IS_INTERMEDIATE
 
 # Experts of each token: the names that vLLM's models read (transformers_utils/config.py CONFIG_FIELD_ALIASES, models/).
@@ -36,7 +36,7 @@ def experts_of(text: Section, layers: int, width: int, model_type: str) -> Moe |
     if experts <= 1:
         return None
     top_k = text.whole(*CHOSEN_EXPERTS, low=1, high=experts, default=1)
-    if text.has(*EXPERT_WIDTH) and isinstance(text.values.get("moe_intermediate_size", 0), int):
+    if text.has(*EXPERT_WIDTH) and isinstance(of_each_layer(text.values.get("moe_intermediate_size", 0)), int):
         each = text.whole(*EXPERT_WIDTH, high=1_000_000)
     elif model_type in EXPERT_WIDTH_IS_INTERMEDIATE or not text.has("moe_intermediate_size"):
         each = width
