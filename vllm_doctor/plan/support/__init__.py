@@ -21,7 +21,6 @@ from vllm_doctor.plan.support import (
     bits,
     card,
     checkpoint_keys,
-    devices,
     experts,
     gguf,
     graph_sizes,
@@ -30,6 +29,7 @@ from vllm_doctor.plan.support import (
     model,
     model_tests,
     offloaded,
+    other_builds,
     own_code,
     quantized,
     ropes,
@@ -61,7 +61,7 @@ def judge(a: Architecture, s: Settings, gpu: Card | None) -> Support:
 def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) -> Support:
     refusals = [
         *card.refusals(a, s, gpu),
-        *devices.refusals(a, s, gpu),
+        *other_builds.refusals(a, s, gpu),
         *experts.refusals(a, s, gpu),
         *model.refusals(a, s),
         *own_code.refusals(a, s),
@@ -97,7 +97,7 @@ def _judged(a: Architecture, s: Settings, gpu: Card | None, _does: Behaviour) ->
             *torch_build.depends(s, gpu),
             *this_host.depends(s, gpu),
             *experts.depends(a, s, gpu),
-            *devices.depends(a, s, gpu),
+            *other_builds.depends(a, s, gpu),
             *model_tests.depends(a, s, gpu),
             *gguf.depends(a, s),
             *own_code.depends(a, s),
