@@ -12,6 +12,7 @@
                                                # library's too, and compiled code's (vllm-0.33.0.tar.gz)
     tools/release.py api WHEEL...              # names that programs take from vLLM: the wheels of all releases
     tools/release.py functions WHEEL...        # where vLLM's functions stand: the wheels of all releases
+    tools/release.py behind WHEEL...           # what must be on for vLLM's code to run: the wheels of all releases
 
 A wheel is read, never installed, and nothing of it runs. Its data is vllm_doctor/knowledge/releases/VERSION.json; no
 other release's file is touched. The order of work is in CONTRIBUTING.md, "A release of vLLM".
@@ -27,7 +28,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from releases import api, cited, compiled, dated, functions, history, library, read, refusals, report, said_by, store
+from releases import (
+    api,
+    behind,
+    cited,
+    compiled,
+    dated,
+    functions,
+    history,
+    library,
+    read,
+    refusals,
+    report,
+    said_by,
+    store,
+)
 from releases.messages import Sought
 from releases.report import Catalogued
 from releases.wheel import Wheel, WheelError
@@ -184,6 +199,11 @@ def standing(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = f
     return _of_all(places, folder, made, functions.Reader().release, functions.table)
 
 
+def on(places: Sequence[Path], folder: Path = store.FOLDER, made: Path = behind.FILE) -> int:
+    """Write what is on where vLLM's code runs, of the wheels of all releases; 2 where one lacks or is no wheel."""
+    return _of_all(places, folder, made, behind.Reader().release, behind.table)
+
+
 def _of_all(
     places: Sequence[Path],
     folder: Path,
@@ -248,15 +268,17 @@ def _by_hand(old: store.Release | None, new: store.Release, repo: Path = REPO) -
             f"tools/vllm_lock.py {' '.join(unlocked)}; where none can be made: a row '| {version} | no lock: why' in "
             "docs/support.md"
         )
-    behind = [file for file, set_to in _deployed(repo) if as_version(set_to) < as_version(version)]
-    if behind and not unlocked:
-        todo.append(f"vllm_version is older in {', '.join(behind)}, and both locks are there")
+    older = [file for file, set_to in _deployed(repo) if as_version(set_to) < as_version(version)]
+    if older and not unlocked:
+        todo.append(f"vllm_version is older in {', '.join(older)}, and both locks are there")
     if (read_ones := _newest_two()) is not None and read_ones[1] == version and any(_extended(*read_ones)[0].values()):
         todo.append("tools/release.py spans, then read the messages above and their rows in vllm_doctor/log/catalogue")
     if f'"{version}"' not in _text(api.FILE)[:_HEAD]:
         todo.append("tools/release.py api, with the wheels of all releases: names that programs take from vLLM")
     if f'"{version}"' not in _text(functions.FILE)[:_HEAD]:
         todo.append("tools/release.py functions, with the wheels of all releases: where vLLM's functions stand")
+    if f'"{version}"' not in _text(behind.FILE)[:_HEAD]:
+        todo.append("tools/release.py behind, with the wheels of all releases: what must be on for its code to run")
     if f'"{version}"' not in _text(repo / "vllm_doctor" / "knowledge" / "released.json"):
         todo.append("knowledge/released.json: the day it came out, for logs that tell a day and no version")
     rooms = ("knowledge", "launch", "meta", "plan", "preflight", "tools/test_release.py")
@@ -381,6 +403,8 @@ def main(argv: list[str] | None = None) -> int:
     taken.add_argument("wheels", type=Path, nargs="+")
     stand = commands.add_parser("functions", help="where vLLM's functions stand, of all releases")
     stand.add_argument("wheels", type=Path, nargs="+")
+    needed = commands.add_parser("behind", help="what must be on for vLLM's code to run, of all releases")
+    needed.add_argument("wheels", type=Path, nargs="+")
     dating = commands.add_parser("dated", help="behaviours of the planner whose dates the code does not show")
     dating.add_argument("wheels", type=Path, nargs="+")
     commands.add_parser("spans", help="extend the samples of unchanged messages to the newest release")
@@ -399,10 +423,8 @@ def main(argv: list[str] | None = None) -> int:
             return bodies(given.before, given.after)
         case "said":
             return said(given.wheels)
-        case "api":
-            return names(given.wheels)
-        case "functions":
-            return standing(given.wheels)
+        case "api" | "functions" | "behind":
+            return {"api": names, "functions": standing, "behind": on}[given.command](given.wheels)
         case "dated":
             return dates(given.wheels)
         case "spans":

@@ -1076,7 +1076,8 @@ def test_the_worked_example_of_contributing_can_be_played(tmp_path: Path, capsys
     """Every command of it is one that the tool has, and what it prints has the headings that the example shows."""
     example = CONTRIBUTING.partition("## A release of vLLM")[2].partition("\n## ")[0]
     commands = re.findall(r"tools/release\.py (\w+)", example, re.MULTILINE)
-    assert commands == ["add", "spans", "diff", "again", "said", "said", "api", "functions", "bodies", "dated"]
+    of_all = ["api", "functions", "behind"]
+    assert commands == ["add", "spans", "diff", "again", "said", "said", *of_all, "bodies", "dated"]
     added(tmp_path, wheel(tmp_path))
     capsys.readouterr()
     assert added(tmp_path, wheel(tmp_path, "0.100.0", limit=16384)) == 0

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 # A name that more classes and functions have tells of none of them outside its own file.
 _SAME_NAME = 2
 
@@ -16,14 +16,14 @@ class Place(NamedTuple):
 
     value: ast.expr
     path: str
-    function: _Function | None
+    function: Function | None
     owner: ast.ClassDef | None
 
 
 class _Call(NamedTuple):
     call: ast.Call
     path: str
-    function: _Function | None
+    function: Function | None
     owner: ast.ClassDef | None
 
 
@@ -32,7 +32,7 @@ class Calls:
 
     def __init__(self, trees: Mapping[str, ast.Module]) -> None:
         # what was found of a function's parameter before, which is asked for again and again
-        self.told: dict[tuple[_Function, str, int], list[str]] = {}
+        self.told: dict[tuple[Function, str, int], list[str]] = {}
         self._made: dict[str, list[_Call]] = {}
         self._defined: dict[str, int] = {}
         for path, tree in trees.items():
@@ -44,7 +44,7 @@ class Calls:
                 if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                     self._defined[node.name] = self._defined.get(node.name, 0) + 1
 
-    def of(self, function: _Function, owner: ast.ClassDef | None, parameter: str, path: str) -> list[Place]:
+    def of(self, function: Function, owner: ast.ClassDef | None, parameter: str, path: str) -> list[Place]:
         """What each call gives a parameter, as far as it is written there."""
         method = owner is not None
         name = owner.name if owner is not None and function.name == "__init__" else function.name
@@ -62,7 +62,7 @@ class Calls:
         return found
 
 
-def _calls(node: ast.AST, path: str, function: _Function | None, owner: ast.ClassDef | None) -> Iterator[_Call]:
+def _calls(node: ast.AST, path: str, function: Function | None, owner: ast.ClassDef | None) -> Iterator[_Call]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):
             yield from _calls(child, path, None, child)

@@ -125,10 +125,12 @@ def literal(text: str) -> bool:
     return True
 
 
-def handed_on(wheel: Wheel, taken: set[str]) -> dict[str, dict[str, str]]:
-    """Class → its field → the option that it is made of as it was given: `ParallelConfig(nnodes=self.nnodes, …)`."""
+def handed_on(wheel: Wheel, taken: set[str], *, as_given: bool = True) -> dict[str, dict[str, str]]:
+    """Class → its field → the option that it is made of as it was given: `ParallelConfig(nnodes=self.nnodes, …)`; not
+    `as_given`: what the start itself changed before, too."""
     module = wheel.tree(_ARG_UTILS)
-    changed = set(re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? [-+*/]?= ", ast.unparse(module)))
+    own = re.findall(r"\bself\.(\w+)(?:: [^=\n]+)? [-+*/]?= ", ast.unparse(module)) if as_given else ()
+    changed = set(own)
     made: dict[str, dict[str, str]] = {}
     for node in ast.walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("Config"):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from releases.calls import Calls, Place
+from releases.calls import Calls, Function, Place
 
 _DEPTH = 4
 # Of a name that is set on several ways as many are followed.
@@ -70,7 +70,6 @@ _VARIABLE = re.compile(r"VLLM_[A-Z0-9_]+")
 # From one function to another so often, and not where as many places call it; what half of those that tell say counts.
 _HOPS, _CALLED = 2, 80
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Scope:
 
     path: str
     options: Mapping[str, str]  # part.field → option, with the key behind it where the option takes JSON
-    function: _Function | None = None
+    function: Function | None = None
     owner: ast.ClassDef | None = None
     line: int = 0
     seen: frozenset[str] = field(default_factory=frozenset)
@@ -96,7 +95,7 @@ def told_once(node: ast.AST, scope: Scope) -> tuple[ast.expr, Scope] | None:
     """What a name or an attribute of the class was set to, where it is one expression: `use_mega = kind == "mega"`."""
     match node:
         case ast.Name(id=name) if name not in scope.seen and not _looped(name, scope):
-            values = _set_before(name, scope)
+            values = set_before(name, scope)
             return (values[0], replace(scope, seen=scope.seen | {name})) if len(values) == 1 else None
         case ast.Attribute(value=ast.Name(id="self"), attr=name) if f"self.{name}" not in scope.seen:
             given = _of_class(name, scope)
@@ -113,7 +112,7 @@ def _of(node: ast.AST, scope: Scope, depth: int) -> Iterator[str]:
         return
     match node:
         case ast.Name(id=name) if depth and name not in scope.seen:
-            values = _set_before(name, scope)
+            values = set_before(name, scope)
             for value in values:
                 yield from _of(value, replace(scope, seen=scope.seen | {name}), depth - 1)
             if not values:
@@ -198,7 +197,7 @@ def held(node: ast.AST, scope: Scope) -> str:
             return held(value, scope)
         case ast.Name(id=name) if name not in scope.seen:
             inside = replace(scope, seen=scope.seen | {name})
-            values = _set_before(name, scope)
+            values = set_before(name, scope)
             values = [value for value in values if not isinstance(value, ast.Constant)] or values
             if values:
                 return held(values[0], inside) if len(values) == 1 and not _looped(name, scope) else ""
@@ -214,9 +213,9 @@ def held(node: ast.AST, scope: Scope) -> str:
     return ""
 
 
-def _of_class(name: str, scope: Scope) -> list[tuple[ast.expr, _Function]]:
+def _of_class(name: str, scope: Scope) -> list[tuple[ast.expr, Function]]:
     """The values of an attribute: what the class sets it to, or what its property returns."""
-    return _attributes(scope.owner).get(name, []) if scope.owner is not None else []
+    return attributes(scope.owner).get(name, []) if scope.owner is not None else []
 
 
 def _looped(name: str, scope: Scope) -> bool:
@@ -225,7 +224,7 @@ def _looped(name: str, scope: Scope) -> bool:
 
 
 @cache
-def _parts(function: _Function) -> frozenset[str]:
+def _parts(function: Function) -> frozenset[str]:
     found: set[str] = set()
     for node in ast.walk(function):
         targets: list[ast.expr] = []
@@ -277,7 +276,7 @@ def _at(place: Place, scope: Scope) -> Scope:
 
 def _held_by(of: str, scope: Scope) -> str:
     """`parallel`, which a function set to `vllm_config.parallel_config`, as what it was set to."""
-    values = _set_before(of, scope) if of.isidentifier() and of != "config" else []
+    values = set_before(of, scope) if of.isidentifier() and of != "config" else []
     whole = ast.unparse(values[0]) if len(values) == 1 and isinstance(values[0], ast.Attribute) else ""
     return whole if _PART.fullmatch(whole) and "hf" not in whole else of
 
@@ -320,14 +319,14 @@ def part_of(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Config")).lower()
 
 
-def _set_before(name: str, scope: Scope) -> list[ast.expr]:
+def set_before(name: str, scope: Scope) -> list[ast.expr]:
     """The values that a function gave to a name before a line, the last first."""
     rows = _given(scope.function).get(name, []) if scope.function is not None else []
     return [value for line, value in reversed(rows) if line < scope.line][:_VALUES]
 
 
 @cache
-def _given(function: _Function) -> dict[str, list[tuple[int, ast.expr]]]:
+def _given(function: Function) -> dict[str, list[tuple[int, ast.expr]]]:
     """Each name of a function with the values that it gets, by their lines; a loop's name gets what is looped over."""
     made: dict[str, list[tuple[int, ast.expr]]] = {}
     for node in ast.walk(function):
@@ -348,9 +347,9 @@ def _given(function: _Function) -> dict[str, list[tuple[int, ast.expr]]]:
 
 
 @cache
-def _attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, _Function]]]:
+def attributes(owner: ast.ClassDef) -> dict[str, list[tuple[ast.expr, Function]]]:
     """Each attribute that a class sets or has as a property, with its different values and where they stand."""
-    made: dict[str, dict[str, tuple[ast.expr, _Function]]] = {}
+    made: dict[str, dict[str, tuple[ast.expr, Function]]] = {}
     for function in owner.body:
         if not isinstance(function, ast.FunctionDef):
             continue

@@ -29,7 +29,7 @@ from releases.wheel import Wheel
 FILE = Path(__file__).resolve().parents[2] / "vllm_doctor" / "knowledge" / "functions" / "vllm.json"
 _SOURCE = "vLLM's wheels, read by tools/release.py functions"
 # Copies of other projects, and what no server runs.
-_ASIDE = re.compile(r"vllm/(?:third_party/|vllm_flash_attn/|benchmarks/|entrypoints/cli/benchmark/)")
+ASIDE = re.compile(r"vllm/(?:third_party/|vllm_flash_attn/|benchmarks/|entrypoints/cli/benchmark/)")
 # vLLM's logger, with what it says once alone (vllm/logger.py).
 _SAYS = re.compile(r"(?:debug|info|warning|error|exception|critical|log)(?:_once)?")
 
@@ -60,7 +60,7 @@ class Reader:
     def release(self, wheel: Wheel) -> dict[str, Content]:
         """By the file's path without `vllm/`."""
         return {
-            path.removeprefix("vllm/"): self._content(wheel, path) for path in wheel.files if not _ASIDE.match(path)
+            path.removeprefix("vllm/"): self._content(wheel, path) for path in wheel.files if not ASIDE.match(path)
         }
 
     def _content(self, wheel: Wheel, path: str) -> Content:

@@ -22,12 +22,12 @@ _LEFT_OUT = re.compile(
     r"vllm/(?:benchmarks|assets|third_party|vllm_flash_attn|profiler|triton_utils|usage|grpc|examples)/.*"
     r"|.*(?:/ops/|/cute/|tilelang|_kernels?\.py|/kernels/).*|vllm/(?:collect_env|_\w+)\.py"
 )
-_SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
+SIGNS: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Gt: (">", "<="), ast.GtE: (">=", "<"), ast.Lt: ("<", ">="), ast.LtE: ("<=", ">"), ast.Eq: ("==", "!="),
     ast.NotEq: ("!=", "=="), ast.In: ("in", "not in"), ast.NotIn: ("not in", "in"), ast.Is: ("is", "is not"),
     ast.IsNot: ("is not", "is"),
 }  # fmt: skip
-_NEGATED = {**dict(_SIGNS.values()), "on": "off", "off": "on"}
+NEGATED = {**dict(SIGNS.values()), "on": "off", "off": "on"}
 _ROW = re.compile(r"(?P<head>.+?) (?P<sign>is not|not in|is|in|==|!=|>=|<=|>|<|on|off)(?P<value> .*|)")
 _WORD = re.compile(r"[A-Za-z]{3,}")
 _LETTERS, _MOST, _LONGEST = 8, 4, 300
@@ -62,7 +62,7 @@ class _At:
 
 def read(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str, dict[str, object]]:
     """File and sentence → what decides it, by the nearest test that asks for anything."""
-    known = _options(wheel, options)
+    known = named(wheel, options)
     made: dict[str, dict[str, object]] = {}
     read_ones = [path for path in wheel.files if path.startswith("vllm/") and not _LEFT_OUT.fullmatch(path)]
     calls = Calls({path: wheel.tree(path) for path in read_ones})
@@ -82,7 +82,7 @@ def _shown(at: _At) -> bool:
     return _OF_REQUESTS.match(path) is not None and of_items
 
 
-def _options(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
+def named(wheel: Wheel, options: Mapping[str, Mapping[str, object]]) -> dict[str, str]:
     """part.field → its option; `args.x` for each option; a key of an option that takes JSON behind its name."""
     made = {f"args.{name.replace('-', '_')}": name for name in options}
     joint = Joint(wheel, options)
@@ -202,8 +202,8 @@ def _of_test(test: ast.expr, scope: Scope, *, met: bool, plainly: bool) -> Itera
         case ast.BoolOp(values=parts):
             for part in parts:
                 yield from _of_test(part, scope, met=met, plainly=plainly)
-        case ast.Compare(left=left, ops=[op], comparators=[right]) if (one := _one(left, scope)) and _value(right):
-            yield f"{one} {_SIGNS[type(op)][not met]} {_value(right)}"
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if (one := _one(left, scope)) and value_of(right):
+            yield f"{one} {SIGNS[type(op)][not met]} {value_of(right)}"
         case _ if one := _one(test, scope):
             yield f"{one} {'on' if met else 'off'}"
         case ast.Name() | ast.Attribute() if (set_to := told_once(test, scope)) and _each_holds(set_to[0], met=met):
@@ -226,7 +226,7 @@ def _agreeing(rows: Iterator[str]) -> dict[str, None]:
     """Each row once; of one thing that is asked two opposite ways only its name."""
     told = dict.fromkeys(rows)
     parted = {row: _parted(row) for row in told}
-    opposite = {head for head, sign, value in parted.values() if f"{head} {_NEGATED.get(sign)}{value}" in told}
+    opposite = {head for head, sign, value in parted.values() if f"{head} {NEGATED.get(sign)}{value}" in told}
     return dict.fromkeys(head if head in opposite else row for row, (head, _, _) in parted.items())
 
 
@@ -248,7 +248,7 @@ def _switch(node: ast.expr, scope: Scope) -> str:
     return found[0] if len(found) == 1 and found[0].startswith(_TURNED_ON) else ""
 
 
-def _value(node: ast.expr) -> str:
+def value_of(node: ast.expr) -> str:
     """A value that is written in the test itself; torch's types are written without torch."""
     if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "torch":
         return repr(node.attr)

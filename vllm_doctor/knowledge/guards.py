@@ -60,7 +60,7 @@ def guard(file: str, message: str, at: Version | None, *, gone: bool = False) ->
     # the same words in the same file: what the newest reader saw there holds where an older file was read with less
     held = known.value(name, at or newest_known()).get("by") or known.value(name, newest_known()).get("by", [])
     rows = held if isinstance(held, list) else []
-    return GuardedRaise(pieces, tuple(one for row in rows if (one := _decider(str(row))) is not None))
+    return GuardedRaise(pieces, tuple(one for row in rows if (one := decider(str(row))) is not None))
 
 
 def _in_vllm(file: str) -> str:
@@ -100,7 +100,7 @@ def _is_said(pieces: tuple[str, ...], message: str, *, within: bool) -> bool:
     return True
 
 
-def _decider(row: str) -> Decider | None:
+def decider(row: str) -> Decider | None:
     """`option kv-transfer-config kv_role == 'kv_both'`, parted."""
     kind, _, rest = row.partition(" ")
     named = next((one for one in get_args(DecidedBy) if one == kind), None)

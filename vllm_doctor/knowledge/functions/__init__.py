@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +27,14 @@ class CodePlace(msgspec.Struct, frozen=True):
     file: str
     line: int
     function: str = ""
+
+
+class InFunction(NamedTuple):
+    """Where a place lies in a release's function: so many lines below the first of `Class.name` in a file of vLLM's."""
+
+    file: str
+    name: str
+    below: int
 
 
 class FunctionHistory(msgspec.Struct, frozen=True):
@@ -80,8 +89,28 @@ def releases_of(places: Iterable[CodePlace]) -> tuple[str, ...]:
     return tuple(_table().releases[at] for at in sorted(at for at, count in votes.items() if count == most))
 
 
+def standing(place: CodePlace) -> tuple[str, ...]:
+    """The releases that have their code where one place says it stands; none of a file that is not known."""
+    return tuple(_table().releases[at] for at in sorted(_standing(place) or ()))
+
+
 def history_of(place: CodePlace, version: Version) -> FunctionHistory | None:
     """What became of the function around a place; None where that release has none of its name there."""
+    found = _around(place, version)
+    return _history(*found) if found is not None else None
+
+
+def in_function(place: CodePlace, version: Version) -> InFunction | None:
+    """The function around a place, as that release has it; None where it has none of its name there."""
+    path, found = _within(place.file), _around(place, version)
+    if path is None or found is None:
+        return None
+    _, name, _, here = found
+    return InFunction(path, name, place.line - here.first)
+
+
+def _around(place: CodePlace, version: Version) -> tuple[_Source, str, int, _Body] | None:
+    """The innermost function around a place: its file, its name, which content of the file, and where it stands."""
     path = _within(place.file)
     at = _release(version)
     source = _source(path) if path is not None else None
@@ -98,7 +127,7 @@ def history_of(place: CodePlace, version: Version) -> FunctionHistory | None:
     if not around:
         return None
     _, name, here = min(around, key=lambda one: one[0])
-    return _history(source, name, content, here)
+    return source, name, content, here
 
 
 def last_releases(version: Version, count: int) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.known_issue import issue_of
+from vllm_doctor.rules.remedies.runs_behind import with_its_feature
 from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
@@ -40,7 +41,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, root),
         confidence=Confidence.LIKELY,
         evidence=(case.line(at if at is not None else root.index),),
-        changes=changes_of(case, answers_of(one), text(case, root))[:_CHANGES],
+        changes=with_its_feature(case, root, changes_of(case, answers_of(one), text(case, root)))[:_CHANGES],
         refute=f"the report describes another failure: {one.address}",
         then=f"{one.about}{met_on(one)} {one.address} (read on {one.read})",
     )

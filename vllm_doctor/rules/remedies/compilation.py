@@ -16,6 +16,11 @@ def with_passes_off(case: Case, passes: tuple[str, ...], why: str) -> Change | N
     return _changed(case, {"pass_config": dict.fromkeys(passes, False)}, why) if passes else None
 
 
+def with_keys_off(case: Case, keys: tuple[str, ...], why: str) -> Change | None:
+    """Switches of the compilation itself off."""
+    return _changed(case, dict.fromkeys(keys, False), why)
+
+
 def without_compiling(case: Case, why: str) -> Change | None:
     """torch.compile off (`mode` 0, `level` 0 before 0.11.2); CUDA graphs stay where the release can do one alone."""
     key = next((k for k in ("mode", "level") if case.version and kernels.has("compilation", k, case.version)), None)

@@ -26,6 +26,7 @@ from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operator
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.other_release import newer
+from vllm_doctor.rules.remedies.runs_behind import without_its_feature
 from vllm_doctor.rules.remedies.unfit_package import beside_vllm
 from vllm_doctor.rules.say import set_flag, thing
 
@@ -89,8 +90,10 @@ def cut_off_in(case: Case) -> tuple[Fault, Layer] | None:
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     """What cures failures of this part, as far as the release has it."""
+    # what is refused in a sentence is about a value: a feature goes only where nothing else is known
+    by_source = without_its_feature(case, fault) if _is_check(fault) or not library.raised_by_hand(fault) else ()
     if library_place(case, fault) is not None:
-        return first_of_each(changes_of_library_place(case, fault))
+        return first_of_each((*changes_of_library_place(case, fault), *by_source))
     offered: list[Change | None] = [divisor(case, fault), *packages_and_variables(case, fault)]
     offered += engine_needed(case, fault)
     if part.id == _CODES:
@@ -100,6 +103,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
         offered += other_kernel(case, fault) if kernel_kind(case, fault) is not None else ()
     offered += changes_of(case, in_time(case, fault, _turned_on(case, part)), text(case, fault))[:_CHANGES]
     offered += off(case, fault)
+    offered += by_source
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
     name = library.library(fault)
@@ -114,7 +118,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if unforeseen(fault):
         offered += _asked_for(case, part)
     if _defect(fault):
-        offered += _without_its_feature(case, fault)
+        offered += _by_its_words(case, fault)
         why = "vLLM's own code did not expect this: a defect of the release; a newer one may have fixed it"
         offered.append(newer(case, fault, why))
         offered.append(_of_its_maker(fault))
@@ -158,7 +162,7 @@ def _asked_for(case: Case, part: Layer) -> tuple[Change | None, ...]:
     return tuple(set_flag(case, name, None, Direction.REMOVE, why) for name in asked)
 
 
-def _without_its_feature(case: Case, fault: Fault) -> tuple[Change, ...]:
+def _by_its_words(case: Case, fault: Fault) -> tuple[Change, ...]:
     """What turns off the feature that the failing line of vLLM's own code is about: its words are names of the code; a
     check's message is the code's too, and what Python says of a value may hold a user's text."""
     inner = library.innermost(fault)
@@ -290,6 +294,10 @@ def unforeseen(fault: Fault) -> bool:
         return True
     foreseen = root.kind == "AssertionError" or (library.raised_by_hand(fault) and root.kind not in _OF_TABLES)
     return not foreseen
+
+
+def _is_check(fault: Fault) -> bool:
+    return fault.crash is not None and fault.crash.root.kind == "AssertionError"
 
 
 def _in(part: Layer, fault: Fault) -> bool:

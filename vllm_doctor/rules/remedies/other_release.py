@@ -17,6 +17,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import called_library, raised_by_hand
+from vllm_doctor.rules.remedies.runs_behind import with_its_feature
 from vllm_doctor.rules.say import release_to, upgrade
 
 # The calls next to the failure: what is further out hands on what it was given.
@@ -36,10 +37,11 @@ def newer(case: Case, fault: Fault, why: str) -> Change | None:
 
 
 def or_another_release(case: Case, fault: Fault, changes: Iterable[Change | None]) -> tuple[Change, ...]:
-    """The changes; where there is none, a release that has other code where this one failed."""
-    known = tuple(one for one in changes if one is not None)
-    told = () if known else _histories(case, fault)
-    another = (_newer(case, told) if not raised_by_hand(fault) else None) or _older(case, told)
+    """The changes; where none is of the launch, what turns off that for which the failing code ran; where there is
+    none, a release that has other code there."""
+    known = with_its_feature(case, fault, [one for one in changes if one is not None])
+    histories = () if known else _histories(case, fault)
+    another = (_newer(case, histories) if not raised_by_hand(fault) else None) or _older(case, histories)
     return (another,) if another is not None else known
 
 

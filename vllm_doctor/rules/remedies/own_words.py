@@ -18,6 +18,7 @@ from vllm_doctor.redact.shapes import HIDDEN
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.library import innermost
 from vllm_doctor.rules.remedies.other_release import newer
+from vllm_doctor.rules.remedies.runs_behind import without_its_feature
 from vllm_doctor.rules.remedies.sentence import first_words
 from vllm_doctor.rules.say import environment, set_flag, thing, upgrade
 
@@ -134,7 +135,7 @@ def changes_of_state(case: Case, fault: Fault) -> tuple[Change, ...]:
     own = inner is not None and says(inner.file, "call-of-vllm") and found[0].startswith(("torch-", "numpy-"))
     why = "vLLM's own code did not expect these tensors: a newer release may handle them"
     later = newer(case, fault, why) if own and found[0] != "torch-not-finite" else None
-    return (later,) if later is not None else ()
+    return (*without_its_feature(case, fault), *((later,) if later is not None else ())) if own else ()
 
 
 def _cure(case: Case, name: str, fields: dict[str, str]) -> Change | None:
