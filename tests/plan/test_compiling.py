@@ -1,9 +1,12 @@
 """The first start of a launch compiles inside the profile: its pool is smaller by a copy of the embedding table."""
 
+import json
+
 import pytest
 
 from tests.plan.models import LLAMA_8B
 from tests.plan.test_plan import command, model, plan
+from vllm_doctor.plan.question.planner import Question, planner
 
 __all__ = ["model"]
 
@@ -118,3 +121,57 @@ def test_what_stays_is_one_of_the_terms(planned):
     named = {t.name: t.bytes / GIB for t in planned(gpu="RTX 5090", version="0.28.0").terms}
     assert named["left by compiling"] == pytest.approx(TABLE)
     assert "left by compiling" not in {t.name for t in planned(gpu="L40S", version="0.28.0").terms}
+
+
+# A drafter of DFlash with two layers, beside a model with the same words.
+BLOCKS = {
+    **LLAMA_8B,
+    "architectures": ["DFlashDraftModel"],
+    "model_type": "qwen3",
+    "num_hidden_layers": 2,
+    "dflash_config": {"target_layer_ids": [1, 15, 30]},
+}
+TOWER = {
+    "model_type": "qwen3_vl", "depth": 2, "hidden_size": 256, "intermediate_size": 512, "num_heads": 16,
+    "patch_size": 16, "spatial_merge_size": 2, "out_hidden_size": 4096,
+}  # fmt: skip
+SEEING = {"model_type": "qwen3_vl", "text_config": {**LLAMA_8B, "model_type": "qwen3_vl_text"}, "vision_config": TOWER}
+STATES = 2048 * 4096 * 2 / GIB  # of a step, of one layer
+
+
+@pytest.fixture
+def drafted(tmp_path):
+    """A plan with a drafter that is a model of its own, or without one."""
+
+    def asked(config=LLAMA_8B, method="dflash", line=FEW, version="0.26.0", gpu="L40S"):
+        for name, values in (("m", config), ("d", BLOCKS)):
+            (tmp_path / f"{name}.json").write_text(json.dumps(values))
+        drafts = json.dumps({"method": method, "model": "d", "num_speculative_tokens": 5})
+        words = (*line.split(), *(("--speculative-config", drafts) if method else ()))
+        own = str(tmp_path / "d.json") if method else None
+        q = Question(("vllm", "serve", "m", *words), gpu, 1, None, version, str(tmp_path / "m.json"), draft_config=own)
+        return planner(q).predict()
+
+    return asked
+
+
+def test_a_drafter_is_compiled_while_the_states_that_the_model_hands_it_are_alive(drafted):
+    p = drafted()
+    assert p.activation.winner == "compiling, the drafter's embedding table"
+    assert p.activation_gib - drafted(method=None).activation_gib == pytest.approx((1 + 3) * STATES, abs=1e-3)
+    assert "drafter's embedding table" not in {t.name for t in drafted(line=f"{FEW} --enforce-eager").terms}
+
+
+def test_one_that_is_given_token_ids_copies_the_table_beside_a_model_that_takes_images_too(drafted):
+    def copies(method):
+        return [t.bytes / GIB for t in drafted(SEEING, method).terms if t.name.startswith("compiling")]
+
+    assert copies("dflash") == [pytest.approx(TABLE)]
+    assert copies("eagle3") == []
+
+
+def test_a_drafters_copy_may_stay_but_is_not_planned_to(drafted):
+    p = drafted(SEEING, gpu="RTX 5090", version="0.28.0", line=f"{FEW} --enforce-eager")
+    compiled = drafted(SEEING, gpu="RTX 5090", version="0.28.0")
+    assert (p.staying_gib, compiled.staying_gib) == (0.0, 0.0)
+    assert compiled.available_kv_gib - compiled.margin_gib[0] > p.available_kv_gib - p.margin_gib[0] + 0.5 * TABLE

@@ -149,7 +149,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
         away,
         loading,
         pinned,
-        left_behind(s, pinned, capability, highest=activation.peak > activation.compiled),
+        left_behind(activation.terms, s, capability, highest=activation.peak > activation.compiled),
         kept_beyond,
     )
 

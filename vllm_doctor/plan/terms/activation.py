@@ -19,7 +19,7 @@ from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.compiled import Timed
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import RECURRENT, Architecture, Mla
-from vllm_doctor.plan.terms.compiling import table_copy
+from vllm_doctor.plan.terms.compiling import Copy, table_copies
 from vllm_doctor.plan.terms.compressed_pass import compressed_pass, gathered_latents
 from vllm_doctor.plan.terms.draft_model import handed
 from vllm_doctor.plan.terms.encoder import encoder, no_items, profiles_encoder, v0_rows
@@ -405,22 +405,27 @@ def estimate(
         peak,
         _warm_up(a, s, sampler, seqs),
     )
-    return _first_start(compiled, table_copy(a, s, capability, first_stage=first_stage), s.timed)
+    return _first_start(
+        compiled,
+        table_copies(a, s, capability, first_stage=first_stage, last_stage=last_stage, under=under),
+        s.timed,
+    )
 
 
-def _first_start(compiled: Activation, table: Term | None, timed: Timed) -> Activation:
-    """The same of a start that compiles, and copies the embedding table for it, as every one does where no code is
+def _first_start(compiled: Activation, copies: list[Copy], timed: Timed) -> Activation:
+    """The same of a start that compiles, and copies embedding tables for it, as every one does where no code is
     kept."""
-    if table is None:
+    if not copies:
         return compiled
-    taken = table.bytes + SMALL
+    most = max(copies, key=lambda copy: copy.table.bytes + copy.beneath)
+    taken = most.table.bytes + most.beneath + SMALL
     return replace(
         compiled,
         peak=max(compiled.peak, taken),
         otherwise=max(compiled.otherwise, taken),
         compiled=max(compiled.compiled, taken) if timed is Timed.EVERY else compiled.compiled,
-        terms=(*compiled.terms, table),
-        winner=table.name if taken > compiled.peak else compiled.winner,
+        terms=(*compiled.terms, *(copy.table for copy in copies)),
+        winner=most.table.name if taken > compiled.peak else compiled.winner,
     )
 
 
