@@ -60,10 +60,7 @@ def test_a_reports_heading_names_the_exception() -> None:
 
 def test_or_it_quotes_what_python_says_without_the_class() -> None:
     title = "[Bug]: 'dict' object has no attribute 'is_kv_transfer_instance'\n\n"
-    assert (
-        diagnosed(title + OUTER).findings[0].title
-        == "A program hands the KV connector its options as a dictionary"
-    )
+    assert diagnosed(title + OUTER).findings[0].title == "A program hands the KV connector its options as a dictionary"
 
 
 def test_a_heading_is_not_asked_where_the_log_says_it() -> None:

@@ -71,7 +71,6 @@ _VARIABLE = re.compile(r"VLLM_[A-Z0-9_]+")
 _HOPS, _CALLED = 2, 80
 
 
-
 @dataclass(frozen=True)
 class Scope:
     """Where an expression stands: the file, its class and its function, and the line before which names were set."""

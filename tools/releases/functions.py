@@ -59,9 +59,7 @@ class Reader:
 
     def release(self, wheel: Wheel) -> dict[str, Content]:
         """By the file's path without `vllm/`."""
-        return {
-            path.removeprefix("vllm/"): self._content(wheel, path) for path in wheel.files if not ASIDE.match(path)
-        }
+        return {path.removeprefix("vllm/"): self._content(wheel, path) for path in wheel.files if not ASIDE.match(path)}
 
     def _content(self, wheel: Wheel, path: str) -> Content:
         mark = hashlib.blake2b(wheel.files[path].encode()).digest()

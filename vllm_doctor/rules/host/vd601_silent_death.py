@@ -41,7 +41,7 @@ _SILENT = frozenset(
         "shell-arithmetic",
         "kernel-segfault",
         "ray-actor-died",
-    "ray-actor-gone",
+        "ray-actor-gone",
     }
 )
 # What native code writes as it ends its own process: glibc of a heap or a stack, C's assert of a check.

@@ -49,9 +49,7 @@ def judge(case: Case) -> Outcome:
     certain = told.fatal or not run.by_vllm
     return finding(
         RULE,
-        title=title
-        if named or short
-        else _innermost(told) or beside(f"{told.name}: ", " ".join(told.what.split())),
+        title=title if named or short else _innermost(told) or beside(f"{told.name}: ", " ".join(told.what.split())),
         detail=_ALONE if short else excerpt.said(told.what),
         severity=Severity.WILL_FAIL_UNDER_LOAD
         if told_of_a_request(run, told)
