@@ -32,7 +32,11 @@ def plan(  # noqa: PLR0917
         ),
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The card, as nvidia-smi names it. Default: this host's.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The card, as nvidia-smi names it; A,B for one in each pipeline stage. Default: this host's.",
+        ),
     ] = None,
     gpus: Annotated[
         int | None, typer.Option(min=1, max=4096, metavar="N", help="Cards of the host. Default: this host's, else 1.")

@@ -9,6 +9,7 @@ from vllm_doctor.plan.advice.recommendation import Choice
 from vllm_doctor.plan.advice.under_load import remedy_under_load
 from vllm_doctor.plan.prediction.points import TOO_FEW_STATES, UNDER_LOAD
 from vllm_doctor.plan.prediction.record import Prediction
+from vllm_doctor.plan.question.planner import Planner
 from vllm_doctor.redact.visible import visible
 from vllm_doctor.render.plan_bars import bars_of
 from vllm_doctor.render.plan_host import host_lines
@@ -325,14 +326,20 @@ def _next_start(p: Prediction) -> list[str]:
     return [f"           the first start compiles; the next one has {p.compiling_gib:.2f} GiB more"]
 
 
+def _cards(planner: Planner) -> str:
+    if planner.cards:
+        each = planner.gpus // len(planner.cards)
+        return " and ".join(card.name + (f" × {each}" if each > 1 else "") for card in planner.cards)
+    who = planner.gpu.name if planner.gpu is not None else "a card"
+    return who + (f" × {planner.gpus}" if planner.gpus > 1 else "")
+
+
 def text(plan: Plan, *, explain: bool = False) -> str:
     """The plan for a person: outcome first, then figures, range, what to change, and the recommended launch with its
     reasons."""
     p, s = plan.predicted, plan.predicted.settings
-    who = plan.planner.gpu.name if plan.planner.gpu is not None else "a card"
     lines = [
-        f"vLLM {s.version} on {who}"
-        + (f" × {plan.planner.gpus}" if plan.planner.gpus > 1 else "")
+        f"vLLM {s.version} on {_cards(plan.planner)}"
         + (f" on each of {s.parallel.hosts} hosts" if s.parallel.hosts > 1 else "")
         + f": {verdict_in_words(p)}"
         + _of_workload(plan)

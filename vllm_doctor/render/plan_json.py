@@ -68,6 +68,7 @@ def _card(planner: Planner) -> dict[str, object]:
         "gpus": planner.gpus,
         "total_gib": _round(planner.total_gib, 3),
         "template": template_for(name),
+        **({"by_stage": [card.name for card in planner.cards]} if planner.cards else {}),
     }
 
 

@@ -24,12 +24,18 @@ from vllm_doctor.plan.terms.host import host_use
 from vllm_doctor.plan.terms.term import Term
 
 
-def predict(
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
+def predict(  # noqa: PLR0917
+    a: Architecture,
+    s: Settings,
+    gpu: Card | None,
+    total_gib: float | None,
+    known: KnownTerms | None = None,
+    cards: tuple[Card, ...] = (),
 ) -> Prediction:
     """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
-    of a known pool is given. Raises ConfigError for a broken quantization_config."""
-    results = stages(a, s, gpu, total_gib, known)
+    of a known pool is given. `cards` are those of the pipeline stages where they differ, and then `gpu` is the least
+    of them. Raises ConfigError for a broken quantization_config."""
+    results = stages(a, s, gpu, total_gib, known, cards)
     binding = min(results, key=_room_of)
     ranges = [p.margin_gib for p in results if p.margin_gib is not None]
     if len(ranges) < 2:
@@ -54,22 +60,34 @@ def _asked_stages(a: Architecture, par: Parallel) -> list[int]:
     return sorted({0, par.pp - 1, *([between] if more else [])})
 
 
-def stages(
-    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
+def stages(  # noqa: PLR0917
+    a: Architecture,
+    s: Settings,
+    gpu: Card | None,
+    total_gib: float | None,
+    known: KnownTerms | None = None,
+    cards: tuple[Card, ...] = (),
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage, and of the heaviest one between: one where there is
-    one. Raises as `predict`."""
-    fmt = quantization(a, s)
+    one, and all of them where their cards differ. Raises as `predict`."""
+    known, fmt = known or KnownTerms(), quantization(a, s)
+    if len(cards) == s.parallel.pp:
+        return [_one(a, _judged(a, s, card), card, card.total_gib, known, fmt, i) for i, card in enumerate(cards)]
+    told = _judged(a, s, gpu)
+    return [_one(a, told, gpu, total_gib, known, fmt, i) for i in _asked_stages(a, s.parallel)]
+
+
+def _judged(a: Architecture, s: Settings, gpu: Card | None) -> Settings:
+    """The launch with what the release refuses of it on this card."""
     told = judge(a, s, gpu)
     # What is said of a method here says more than that the option's table lacks it.
     judged = {"--quantization"} & {refusal.flag for refusal in told.refusals}
-    s = replace(
+    return replace(
         s,
         refusals=(*(r for r in s.refusals if r.flag not in judged), *told.refusals),
         doubts=(*s.doubts, *told.doubts),
         depends=told.depends,
     )
-    return [_one(a, s, gpu, total_gib, known or KnownTerms(), fmt, i) for i in _asked_stages(a, s.parallel)]
 
 
 def _outcome(  # noqa: PLR0917

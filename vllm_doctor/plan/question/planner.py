@@ -86,6 +86,7 @@ class Planner(msgspec.Struct, frozen=True):
     history: History = msgspec.field(default_factory=History)
     draft: Architecture | None = None  # of a drafter that is a separate model
     unread: tuple[str, ...] = ()  # what nobody knows of the release, each in a sentence
+    cards: tuple[Card, ...] = ()  # of the pipeline stages, where they differ; `gpu` is the least of them
 
     def settings(self, changes: dict[str, str | bool | None] | None = None) -> Settings:
         """The launch resolved, with flags changed or (None) left out."""
@@ -99,12 +100,12 @@ class Planner(msgspec.Struct, frozen=True):
         counts only without changes."""
         known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
         s = self.settings(changes)
-        return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)))
+        return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)), self.cards)
 
     def stages(self) -> list[Prediction]:
         """The launch as asked, one prediction for the first and one for the last pipeline stage."""
         s = self.settings()
-        return stages(self.arch, s, self.gpu, self.total_gib, self.known.over(self.history.known(s)))
+        return stages(self.arch, s, self.gpu, self.total_gib, self.known.over(self.history.known(s)), self.cards)
 
     def with_history(self, history: History) -> Planner:
         """The same, with what earlier starts on this host logged in the place of predicted terms."""
@@ -115,7 +116,7 @@ class Planner(msgspec.Struct, frozen=True):
 
     def on(self, gpu: Card, gpus: int) -> Planner:
         """The same launch on other cards."""
-        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus, history=History())
+        return replace(self, gpu=gpu, total_gib=gpu.total_gib, gpus=gpus, history=History(), cards=())
 
 
 def gib(name: str, text: str | None, high: float) -> float | None:
@@ -153,9 +154,18 @@ def _several(name: str) -> str | None:
     if len(names) > 1 and all(find(one) is not None for one in names):
         return (
             f"--sweep '{','.join(names)}' to compare them; of unequal cards in one server, plan the one with less "
-            f"memory, with --gpus {len(names)}"
+            f"memory, with --gpus {len(names)}, or each with a stage of its own: --pipeline-parallel-size {len(names)}"
         )
     return None
+
+
+def _of_stages(q: Question, line: LaunchLine) -> tuple[Card, ...]:
+    """The cards of a name that lists as many as the launch has pipeline stages, in their order; none where one of them
+    is not known."""
+    cards = tuple(find(one.strip()) for one in (q.gpu or "").split(","))
+    known = tuple(card for card in cards if card is not None and card.other_gib is None)
+    asked = str(len(cards)) == line.flags.get("pipeline-parallel-size") and q.gpu_memory_gib is None
+    return known if asked and 1 < len(known) == len(cards) else ()
 
 
 def card_of(name: str | None, total: float | None) -> Card | None:
@@ -261,6 +271,11 @@ def _carded(q: Question, card: Card, total: float) -> list[str]:
     return notes
 
 
+def _apart(cards: tuple[Card, ...]) -> list[str]:
+    told = ", ".join(f"{card.name} ({card.total_gib:g} GiB)" for card in cards)
+    return [f"one card for each pipeline stage, in this order: {told}; another layout is planned with the least"]
+
+
 def _kept(card: Card | None, said: float, total: float | None) -> list[str]:
     notes = [f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}"]
     if card is not None and card.of_pc:
@@ -300,7 +315,10 @@ def planner(q: Question) -> Planner:
     if not 1 <= q.gpus <= 4096:
         raise PlanProblem(f"--gpus: found {q.gpus}; needed: the number of cards, from 1 to 4096")
     total = gib("--gpu-memory-gib", q.gpu_memory_gib, 1024)
-    card = card_of(q.gpu, total)
+    line = parse_launch(list(q.launch), version)
+    apart = _of_stages(q, line)
+    card = min(apart, key=lambda one: one.total_gib) if apart else card_of(q.gpu, total)
+    gpus = max(q.gpus, len(apart))
     weights = gib("--weights-gib", q.weights_gib, 4096)
     available = gib("--available-kv-gib", q.available_kv_gib, 4096)
     said, total = total, card.total_gib if card is not None and total is None else total
@@ -316,7 +334,6 @@ def planner(q: Question) -> Planner:
         available_kv_gib=available,
         host_gib=gib("--host-memory-gib", q.host_memory_gib, 1 << 20),
     )
-    line = parse_launch(list(q.launch), version)
     arch = describe(_overridden(read_config(Path(q.config)), line))
     arch = with_largest_image(arch, Path(q.config), line.model)
     notes = [*q.assumed, *arch.doubts]
@@ -330,13 +347,13 @@ def planner(q: Question) -> Planner:
             f"vLLM {version} is older than {sampled()[0]}, the oldest release that was read; planned as that one"
         )
     if total is not None:
-        notes += _nameless() if card is None else _carded(q, card, total)
+        notes += _apart(apart) if apart else _nameless() if card is None else _carded(q, card, total)
     if said is not None and said != total:
         card = card and under_wsl(card, said)
         notes += _kept(card, said, total)
     notes += [f"--{name} is a flag of no known release: it was not judged" for name in line.unknown]
     draft = _drafter(q)
-    s = resolve(line, version, arch, card, total, q.gpus, draft)
+    s = resolve(line, version, arch, card, total, gpus, draft)
     notes += _unread(q, s)
     fmt = quantization(arch, s)
     if weights is None and s.gguf is None:
@@ -346,4 +363,6 @@ def planner(q: Question) -> Planner:
             f"quantization {fmt.name}: its layout is not known here, so the weights are an estimate; --weights-gib "
             "gives the exact size"
         )
-    return Planner(arch, line, version, card, total, q.gpus, known, tuple(notes), draft=draft, unread=tuple(unread))
+    return Planner(
+        arch, line, version, card, total, gpus, known, tuple(notes), draft=draft, unread=tuple(unread), cards=apart
+    )
