@@ -58,6 +58,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     full_decode_graphs: bool
     mla_block_64: bool
     video_beside_image: bool
+    trims_unseen: bool
+    dots_turns_in_float32: bool
     copies_encoder_outputs: bool
     asks_map_of_adapted_experts: bool
     adapts_experts: bool

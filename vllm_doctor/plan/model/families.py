@@ -88,6 +88,7 @@ KNOWN = frozenset(
         "apertus",
         "mpt",
         "bloom",
+        "dots_ocr",
     }
 )
 
@@ -124,13 +125,14 @@ TIED = frozenset(
     }
 )
 
-# qkv_proj has a bias though no key says so (qwen2.py, qwen2_moe.py, qwen2_vl through qwen2).
+# qkv_proj has a bias though no key says so (qwen2.py, qwen2_moe.py, qwen2_vl and dots_ocr through qwen2).
 QKV_BIAS = frozenset(
     {
         "qwen",
         "qwen2",
         "qwen2_moe",
         "qwen2_vl",
+        "dots_ocr",
         "qwen2_5_vl",
         "qwen2_5_vl_text",
         "qwen2_vl_text",

@@ -35,7 +35,7 @@ def vision_tower(top: Section) -> Vision | None:
         patch=seen.whole("patch_size", "spatial_patch_size", high=1024, default=14)
         if not isinstance(seen.values.get("patch_size"), list)
         else 14,
-        gated=kind in {"qwen2_5_vl", "qwen2_5_omni_vision_encoder", "pixtral", "gemma4_vision"},
+        gated=kind in {"qwen2_5_vl", "qwen2_5_omni_vision_encoder", "pixtral", "gemma4_vision", "dots_vit"},
         positions=_tile_rows(seen, image)
         if kind == "mllama_vision_model"
         else seen.whole("num_position_embeddings", "position_embedding_size", low=0, high=10_000_000, default=0),

@@ -23,6 +23,7 @@ from vllm_doctor.knowledge.gpus import (
 )
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
 from vllm_doctor.launch.parse import LaunchLine, parse_launch
+from vllm_doctor.plan.behaviour import behaviour
 from vllm_doctor.plan.launch.flags import Flags
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.launch.resolve import resolve
@@ -276,6 +277,21 @@ def _apart(cards: tuple[Card, ...]) -> list[str]:
     return [f"one card for each pipeline stage, in this order: {told}; another layout is planned with the least"]
 
 
+def _asleep(line: LaunchLine, version: Version) -> list[str]:
+    """What the profile of a start that can sleep counts wrong: what loading frees leaves the card, while torch still
+    counts it as its own (device_allocator/cumem.py use_memory_pool), so that less seems to lie outside torch."""
+    sleeps = Flags(line).on("enable-sleep-mode", default=False) or Flags(line).on(
+        "enable-cumem-allocator", default=False
+    )
+    if not sleeps or not behaviour(version).trims_unseen:
+        return []
+    told = (
+        "sleep mode: vLLM plans its KV cache larger by what loading has freed, which is not told here; where the card "
+        "has no room for that, making the cache ends the start: a lower --gpu-memory-utilization"
+    )
+    return [told]
+
+
 def _kept(card: Card | None, said: float, total: float | None) -> list[str]:
     notes = [f"the driver keeps a part of the {said:g} GiB that nvidia-smi shows: planned with {total:g}"]
     if card is not None and card.of_pc:
@@ -336,7 +352,7 @@ def planner(q: Question) -> Planner:
     )
     arch = describe(_overridden(read_config(Path(q.config)), line))
     arch = with_largest_image(arch, Path(q.config), line.model)
-    notes = [*q.assumed, *arch.doubts]
+    notes = [*q.assumed, *arch.doubts, *_asleep(line, version)]
     newest, unread = newest_known(), list[str]()
     if version > newest:
         told = f"vLLM {version} is newer than {newest}, the newest release that was read; planned as that one"

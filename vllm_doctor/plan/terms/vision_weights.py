@@ -38,9 +38,9 @@ def vision_bytes(v: Vision, hidden: int, base: Format, tp: int, scheme: Scheme) 
     if v.queries:
         # Attention of the queries to the image, what brings it to the text's width, and a last matrix (resampler.py).
         project: float = 5 * hidden * hidden + (v.hidden + v.queries) * hidden
-    elif "qwen" in v.kind or v.kind == "moonvit":
-        inner = merged if "qwen" in v.kind else v.hidden * 4
-        project = (inner * inner + inner * (v.out or hidden)) * (1 + v.deepstack) / (tp if "qwen" in v.kind else 1)
+    elif "qwen" in v.kind or v.kind in {"moonvit", "dots_vit"}:
+        inner = v.hidden * 4 if v.kind == "moonvit" else merged
+        project = (inner * inner + inner * (v.out or hidden)) * (1 + v.deepstack) / (1 if v.kind == "moonvit" else tp)
     elif v.kind == "pixtral":
         project = merged * v.hidden + v.hidden * hidden + hidden * hidden
     elif v.kind == "clip_vision_model" or v.kind.startswith("intern"):
