@@ -1,4 +1,4 @@
-"""dots.ocr: a text model of Qwen2 with a tower of its own (models/dots_ocr.py)."""
+"""dots.ocr: a text model of Qwen2 and its tower (models/dots_ocr.py)."""
 
 import json
 

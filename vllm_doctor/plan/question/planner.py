@@ -155,7 +155,7 @@ def _several(name: str) -> str | None:
     if len(names) > 1 and all(find(one) is not None for one in names):
         return (
             f"--sweep '{','.join(names)}' to compare them; of unequal cards in one server, plan the one with less "
-            f"memory, with --gpus {len(names)}, or each with a stage of its own: --pipeline-parallel-size {len(names)}"
+            f"memory, with --gpus {len(names)}, or one for each stage: --pipeline-parallel-size {len(names)}"
         )
     return None
 
