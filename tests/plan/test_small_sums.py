@@ -95,14 +95,14 @@ def test_a_video_has_the_pairs_that_the_length_holds(length: int, old: int, new:
     [
         (100, 1000, 1, None, 256),  # an item is larger than the step
         (256, 1000, 1, None, 256),
-        (1000, 1000, 1, None, 1000),
+        (1000, 1000, 1, None, 768),  # three whole ones
         (1000, 767, 1, None, 512),  # the length brings two
-        (1000, 768, 1, None, 1000),
+        (1000, 768, 1, None, 768),
         (1000, 100, 1, None, 256),
-        (1000, 767, 2, None, 1000),
+        (1000, 767, 2, None, 768),
         (1000, 1000, 1, 1, 256),
         (1000, 1000, 1, 2, 512),
-        (1000, 1000, 1, 0, 1000),
+        (1000, 1000, 1, 0, 768),
     ],
 )
 def test_the_profile_has_what_the_step_holds_and_the_sequences_bring(
