@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_read_is_said_to_be_so(tmp_path):
         ("hidden_size", "4096", "'4096'"),
         ("hidden_size", 4096.5, "4096.5"),
         ("hidden_size", 10**30, "1" + "0" * 30),
-        ("hidden_size", [4096], "[4096]"),
+        ("hidden_size", [4096, 5120], "[4096, 5120]"),
         ("num_hidden_layers", 10**9, "1000000000"),
         ("num_hidden_layers", -4, "-4"),
         ("num_attention_heads", 0, "0"),
