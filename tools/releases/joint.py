@@ -43,7 +43,7 @@ _OWN = ("Config", "EngineArgs")
 UNKNOWN = "unknown"
 # Beside the configuration: functions that ask the whole of it at each start of which this holds. The second runner's
 # own is asked where the first one refuses ranks that share a prompt (config/vllm.py).
-_BESIDE = (
+_BESIDE: tuple[tuple[str, str, str], ...] = (
     ("vllm/model_executor/layers/mamba/abstract.py", "MambaBase.get_kv_cache_spec", "model.recurrent_layers"),
     ("vllm/v1/worker/gpu_model_runner.py", "GPUModelRunner.get_kv_cache_spec", "envs.VLLM_USE_V1"),
     ("vllm/v1/worker/gpu/pcp_manager.py", "PCPManager.validate_config", "parallel.prefill_context_parallel_size > 1"),
