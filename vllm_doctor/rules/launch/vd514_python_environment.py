@@ -54,6 +54,7 @@ from vllm_doctor.rules.remedies.python_environment import (
     xformers_of_cuda,
 )
 from vllm_doctor.rules.remedies.refusal import packages, unbuilt
+from vllm_doctor.rules.remedies.runs_behind import without_its_feature
 from vllm_doctor.rules.remedies.unfit_package import FITS_NO_TORCH, reader_of_transformers, unfit_symbol
 from vllm_doctor.rules.say import finding, set_flag, thing, upgrade
 
@@ -198,6 +199,24 @@ def _of_reader(case: Case, fault: Fault) -> Finding | None:
     )
 
 
+def _of_feature(case: Case, fault: Fault) -> Finding | None:
+    """What the launch asks for reads a field that this kind of model has not: another transformers brings none."""
+    lacks = fault.fields("transformers-attribute")
+    off = without_its_feature(case, fault, calls=1) if lacks.get("kind", "").endswith("Config") else ()
+    if not off:
+        return None
+    reader = f"--{off[0].name}" if off[0].kind is ChangeKind.FLAG else off[0].name
+    return finding(
+        RULE,
+        title=f"{reader} reads {lacks['name']}, which {lacks['kind']} does not have",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(*off, another(case, "transformers")),
+        refute="the same start without it fails alike",
+    )
+
+
 def _of_toolkit(case: Case, fault: Fault) -> Finding | None:
     """CUDA_HOME names a folder in which a part of the toolkit is not."""
     home = toolkit_folder(case, fault)
@@ -273,6 +292,8 @@ def judge(case: Case) -> Outcome:
         return of_reader
     if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
+    if (of_feature := _of_feature(case, fault)) is not None:
+        return of_feature
     if (unmade := _of_toolkit(case, fault) or _of_source(case, fault)) is not None:
         return unmade
     if lacks_build is not None:

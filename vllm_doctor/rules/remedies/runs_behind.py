@@ -5,6 +5,7 @@ turned off, where the launch can do without it. The call next to the failure say
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from vllm_doctor.knowledge.behind import behind
 from vllm_doctor.knowledge.functions import CodePlace, in_function, standing
@@ -35,16 +36,17 @@ _OFF = (None, False, "False", "None", "0")
 _ON = (True, "True", "1")
 _ONLY_WITH = "in vLLM's source the failing line of `{name}` runs only with this"
 _WITHOUT = "; without it this code does not run"
+_ONLY_WITHOUT = "in vLLM's source the failing line of `{name}` runs only where this is off"
 
 
-def without_its_feature(case: Case, fault: Fault) -> tuple[Change, ...]:
-    """The changes that turn off what the failing calls run for; none of another build, or where the GPU failed, whose
-    errors stand at a later call."""
+def without_its_feature(case: Case, fault: Fault, *, calls: int | None = None) -> tuple[Change, ...]:
+    """The changes that turn off what the failing calls run for, or the last so many of them; none of another build, or
+    where the GPU failed, whose errors stand at a later call."""
     root = fault.crash.root if fault.crash is not None else None
     if root is None or says(text(case, fault), "names-late-error"):
         return ()
     found: dict[str, Change] = {}
-    for name, one in _conditions(case, fault):
+    for name, one in _conditions(case, fault, calls):
         change = _off(case, one, _why(one, name))
         if change is not None:
             found.setdefault(change.name, change)
@@ -54,8 +56,9 @@ def without_its_feature(case: Case, fault: Fault) -> tuple[Change, ...]:
 def _why(one: Decider, function: str) -> str:
     """What the change costs, where that is known of its option or variable, and where it is read from."""
     known = next((answer.why for answer in (*features(), *switches()) if answer.options[0] == one.name), "")
-    told = _ONLY_WITH.format(name=function)
-    return f"{known} ({told})" if known and not one.key else told + _WITHOUT
+    told, without = (_ONLY_WITHOUT, "") if one.sign == "off" else (_ONLY_WITH, _WITHOUT)
+    told = told.format(name=function)
+    return f"{known} ({told})" if known and not one.key else told + without
 
 
 def with_its_feature(case: Case, fault: Fault, changes: Sequence[Change]) -> tuple[Change, ...]:
@@ -64,12 +67,12 @@ def with_its_feature(case: Case, fault: Fault, changes: Sequence[Change]) -> tup
     return tuple(changes) if of_launch else (*changes, *without_its_feature(case, fault))
 
 
-def _conditions(case: Case, fault: Fault) -> Iterator[tuple[str, Decider]]:
+def _conditions(case: Case, fault: Fault, calls: int | None) -> Iterator[tuple[str, Decider]]:
     """What is on at each of vLLM's own calls, the innermost first, with the function that it stands in."""
-    for frame in reversed(fault.crash.root.frames if fault.crash is not None else ()):
-        if frame.line and says(frame.file, "call-of-vllm"):
-            for one in _on_at(case, CodePlace(frame.file, frame.line, frame.function)):
-                yield frame.function, one
+    frames = reversed(fault.crash.root.frames if fault.crash is not None else ())
+    for frame in islice((one for one in frames if one.line and says(one.file, "call-of-vllm")), calls):
+        for one in _on_at(case, CodePlace(frame.file, frame.line, frame.function)):
+            yield frame.function, one
 
 
 def _on_at(case: Case, place: CodePlace) -> tuple[Decider, ...]:
