@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from releases import options
-from releases.calls import Function
+from releases.calls import Function, parameters
 from releases.checks import handed_on
 from releases.deciders import Scope, attributes, held, part_of, set_before
 from releases.fields import Fields
@@ -286,7 +286,7 @@ class Behind:
     def _of_callers(self, name: str, place: Place) -> list[_Value]:
         """What each call gives a parameter; nothing where one of many calls, or of those that hide it, is not read."""
         function = place.function
-        if function is None or function not in self._read.functions or name not in _parameters(function):
+        if function is None or function not in self._read.functions or name not in parameters(function):
             return []
         owner = place.owner
         made = owner is not None and function.name == "__init__"
@@ -342,11 +342,6 @@ def _argument(call: ast.Call, function: Function, name: str, *, method: bool) ->
 
 def _is_property(function: Function) -> bool:
     return any("property" in ast.unparse(one) for one in function.decorator_list)
-
-
-def _parameters(function: Function) -> set[str]:
-    given = function.args
-    return {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)} - {"self", "cls"}
 
 
 def _default(function: Function, name: str) -> ast.expr | None:

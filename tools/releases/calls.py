@@ -62,6 +62,12 @@ class Calls:
         return found
 
 
+def parameters(function: Function) -> frozenset[str]:
+    """What a caller may give by name."""
+    given = function.args
+    return frozenset(one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)) - {"self", "cls"}
+
+
 def _calls(node: ast.AST, path: str, function: Function | None, owner: ast.ClassDef | None) -> Iterator[_Call]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.ClassDef):

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from releases.calls import Calls, Function, Place
+from releases.calls import Calls, Function, Place, parameters
 
 _DEPTH = 4
 # Of a name that is set on several ways as many are followed.
@@ -165,18 +165,15 @@ def _key_of_model(name: str, scope: Scope) -> list[str]:
     function = scope.function
     if function is None or function.name != "__init__" or not scope.path.startswith(_CONFIGS):
         return []
-    given = {one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)}
-    return [f"model {name}"] if name in given - {"self"} and not name.endswith("_config") else []
+    return [f"model {name}"] if name in parameters(function) and not name.endswith("_config") else []
 
 
 def _named_alike(name: str, scope: Scope) -> list[str]:
     """A parameter that no known place gives, under the whole name of an option; one or two words name other things."""
     if scope.function is None or not (name.count("_") > 1 or name.startswith(_SWITCHES)):
         return []
-    given = scope.function.args
-    parameters = {one.arg for one in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
     known = scope.options.get(f"args.{name}")
-    return [f"option {known}"] if known and name in parameters else []
+    return [f"option {known}"] if known and name in parameters(scope.function) else []
 
 
 def _of_quantization(of: ast.expr, scope: Scope) -> bool:

@@ -8,9 +8,8 @@ from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import each, places, says
-from vllm_doctor.log.told_step import START, told_step
+from vllm_doctor.log.told_step import LONGEST, START, told_step
 
-_LONGEST = 2000
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
 # comes before a question, and theirs what comes before its last clause.
 _SENTENCE = Pattern(
@@ -44,13 +43,13 @@ def memory_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[in
     return [
         i
         for i in sorted(told)
-        if not says(lines[i][:_LONGEST], "told-otherwise") and any(not says(one, "told-host") for one in told[i])
+        if not says(lines[i][:LONGEST], "told-otherwise") and any(not says(one, "told-host") for one in told[i])
     ]
 
 
 def _of_any(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
     """The sentences that say it of memory alone, where the text names a card and a step in which it ran out."""
-    if not any(says(line[:_LONGEST], "told-card") for line in lines):
+    if not any(says(line[:LONGEST], "told-card") for line in lines):
         return {}
     return {i: told for i, told in _told(lines, _ANY, of_server=of_server).items() if _placed(lines, i)}
 
@@ -81,14 +80,14 @@ def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[i
     told = _told(lines, _CARD, of_server=of_server)
     return frozenset(
         i
-        for i, text in enumerate(line[:_LONGEST] for line in lines)
+        for i, text in enumerate(line[:LONGEST] for line in lines)
         if i not in told and says(text, _CARD) and not _quotes_class(text) and not _message_alone(text)
     )
 
 
 def asked_of_another(text: str) -> bool:
     """Does somebody ask about the memory of another program than vLLM, as a user's prompt does that a log keeps?"""
-    if len(text) > _LONGEST or not says(text, "told-question"):
+    if len(text) > LONGEST or not says(text, "told-question"):
         return False
     said = places(_CARD, text)
     return bool(said) and all(_of_another(text[:first]) for first, _ in said)
@@ -110,7 +109,7 @@ def _message_alone(text: str) -> bool:
 def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") -> dict[int, list[str]]:
     """The sentences of each line that say it in these words, and neither ask, advise nor fear; `verb`: the row of the
     verbs one of which their line must have."""
-    texts = [line[:_LONGEST] for line in lines]
+    texts = [line[:LONGEST] for line in lines]
     if not of_server and not any(says(text, "told-server") for text in texts):
         return {}  # of what, nobody knows
     if any(says(text, "told-over") or any(_denied(one, words) for one in _sentences(text)) for text in texts):

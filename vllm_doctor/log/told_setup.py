@@ -13,10 +13,9 @@ from vllm_doctor.knowledge.gpus import Card, elsewhere, find
 from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantization
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import places, says
+from vllm_doctor.log.told_step import LONGEST, SENTENCE_END
 
-_LONGEST = 2000
 _NAME = Pattern(r"(?<![A-Za-z0-9_./-])[A-Za-z0-9][A-Za-z0-9_./-]{1,100}(?<![./-])")
-_SENTENCE = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
 _PART = Pattern("[,.!?;]\\s|[\u3002\uff01\uff1f\uff1b\uff0c]")
 # A card's name is a few words, each of letters and figures; the first has a figure or is a brand's.
 _WORD = Pattern(r"[A-Za-z0-9]+")
@@ -51,7 +50,7 @@ class ToldSetup(msgspec.Struct, frozen=True):
 
 def told_setup(lines: Iterable[str]) -> ToldSetup:
     """The one model and the one kind of card that these lines name."""
-    texts = [line[:_LONGEST] for line in lines]
+    texts = [line[:LONGEST] for line in lines]
     # Of several models the one beside the words for memory is meant: `an 8B runs, the 70B goes OOM`.
     parts = [part for text in texts for part in _PART.split(text) if part]
     own = {size for part in parts if says(part, "told-memory") for size in _billions(part)}
@@ -65,7 +64,7 @@ def told_setup(lines: Iterable[str]) -> ToldSetup:
     named += [(text, *size.span()) for text in texts for size in _sizes(text) if not cards]
     several = any(_several(*place) for place in named)
     # How many bits its weights have stands with the model's name.
-    of_model = " ".join(one for text in texts for one in _SENTENCE.split(text) if one and any(_billions(one)))
+    of_model = " ".join(one for text in texts for one in SENTENCE_END.split(text) if one and any(_billions(one)))
     bits = bits_of_words(of_model) if names_quantization(of_model) else 16
     return ToldSetup(next(iter(sizes)) if len(sizes) == 1 else None, bits, card, total or None, several)
 

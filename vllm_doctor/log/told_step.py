@@ -11,9 +11,10 @@ from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import places
 from vllm_doctor.log.startup_phase import StartupPhase
 
-_LONGEST = 2000
+# So much of a line is read.
+LONGEST = 2000
 # Where a sentence ends; the full stop of Chinese and Japanese needs no blank behind it.
-_END = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
+SENTENCE_END = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
 # What of an engine a person names beside the step: the row of its words.
 ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
 WAKES, LOGPROBS, SAMPLER = "told-wake-up", "told-logprobs", "told-sampler"
@@ -35,7 +36,7 @@ _STEPS = (
 
 def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
     """The step that a person names nearest to one of these lines; None where none is named."""
-    texts = [line[:_LONGEST] for line in lines]
+    texts = [line[:LONGEST] for line in lines]
     at = sum(len(text) + 1 for text in texts[:index])
     end = at + len(texts[index])
     joined = "\n".join(texts)
@@ -56,7 +57,7 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
 def with_memory(text: str) -> Iterator[tuple[int, int]]:
     """Where the sentences of a line stand that speak of memory."""
     said = places("told-memory", text)
-    ends = [0, *(end.end() for end in _END.finditer(text)), len(text)]
+    ends = [0, *(end.end() for end in SENTENCE_END.finditer(text)), len(text)]
     for first, last in pairwise(ends):
         if any(first <= at < last for at, _ in said):
             yield first, last

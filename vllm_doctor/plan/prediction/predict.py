@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from vllm_doctor.knowledge.gpus import Card
@@ -24,18 +26,15 @@ from vllm_doctor.plan.terms.host import host_use
 from vllm_doctor.plan.terms.term import Term
 
 
-def predict(  # noqa: PLR0917
-    a: Architecture,
-    s: Settings,
-    gpu: Card | None,
-    total_gib: float | None,
-    known: KnownTerms | None = None,
-    cards: tuple[Card, ...] = (),
+def predict(
+    a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, known: KnownTerms | None = None
 ) -> Prediction:
-    """Predict one start. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic
-    of a known pool is given. `cards` are those of the pipeline stages where they differ, and then `gpu` is the least
-    of them. Raises ConfigError for a broken quantization_config."""
-    results = stages(a, s, gpu, total_gib, known, cards)
+    """Predict one start on equal cards. Raises as `stages`."""
+    return whole_start(stages(a, s, gpu, total_gib, known))
+
+
+def whole_start(results: Sequence[Prediction]) -> Prediction:
+    """Of a start's stages the one that decides, with the range of them all."""
     binding = min(results, key=_room_of)
     ranges = [p.margin_gib for p in results if p.margin_gib is not None]
     if len(ranges) < 2:
@@ -69,7 +68,9 @@ def stages(  # noqa: PLR0917
     cards: tuple[Card, ...] = (),
 ) -> list[Prediction]:
     """The prediction of the first and of the last pipeline stage, and of the heaviest one between: one where there is
-    one, and all of them where their cards differ. Raises as `predict`."""
+    one. `total_gib` is the card's memory as torch reports it; without it only the cache arithmetic of a known pool is
+    given. `cards` are those of the stages where they differ, of which all are predicted then, and `gpu` is the least of
+    them. Raises ConfigError for a broken quantization_config."""
     known, fmt = known or KnownTerms(), quantization(a, s)
     if len(cards) == s.parallel.pp:
         return [_one(a, _judged(a, s, card), card, card.total_gib, known, fmt, i) for i, card in enumerate(cards)]

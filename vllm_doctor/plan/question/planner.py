@@ -35,7 +35,7 @@ from vllm_doctor.plan.model.largest_image import with_largest_image
 from vllm_doctor.plan.model.quantization import scheme
 from vllm_doctor.plan.model.separate_drafter import describe_drafter
 from vllm_doctor.plan.prediction.known import KnownTerms
-from vllm_doctor.plan.prediction.predict import predict, stages
+from vllm_doctor.plan.prediction.predict import stages, whole_start
 from vllm_doctor.plan.prediction.record import GIB, Prediction
 from vllm_doctor.plan.prediction.stage import quantization
 from vllm_doctor.plan.question.logged_starts import History
@@ -100,13 +100,14 @@ class Planner(msgspec.Struct, frozen=True):
         """The prediction for the launch with these changes. A known pool says nothing about a changed launch, so it
         counts only without changes."""
         known = self.known if not changes else replace(self.known, available_kv_gib=None, activation_gib=None)
-        s = self.settings(changes)
-        return predict(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)), self.cards)
+        return whole_start(self._stages(known, self.settings(changes)))
 
     def stages(self) -> list[Prediction]:
         """The launch as asked, one prediction for the first and one for the last pipeline stage."""
-        s = self.settings()
-        return stages(self.arch, s, self.gpu, self.total_gib, self.known.over(self.history.known(s)), self.cards)
+        return self._stages(self.known, self.settings())
+
+    def _stages(self, known: KnownTerms, s: Settings) -> list[Prediction]:
+        return stages(self.arch, s, self.gpu, self.total_gib, known.over(self.history.known(s)), self.cards)
 
     def with_history(self, history: History) -> Planner:
         """The same, with what earlier starts on this host logged in the place of predicted terms."""
