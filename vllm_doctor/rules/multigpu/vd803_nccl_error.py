@@ -14,7 +14,7 @@ from vllm_doctor.rules.gates.shared_memory import SAID, said_by_nccl
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.compilation import with_passes_off
 from vllm_doctor.rules.remedies.gpu_holders import stop_others
-from vllm_doctor.rules.remedies.nccl_call import call_told
+from vllm_doctor.rules.remedies.nccl_call import NcclWarning, call_told
 from vllm_doctor.rules.remedies.rank_wait import between_hosts, network
 from vllm_doctor.rules.remedies.utilization import lower_utilization
 from vllm_doctor.rules.say import SHM, environment, finding, set_flag, thing
@@ -43,6 +43,21 @@ _RESULTS = {
     "argument": "NCCL rejects an argument of a call",
     "internal": "An internal NCCL check failed",
 }
+_SHM_VOLUME = thing(
+    ChangeKind.OS,
+    "shm volume",
+    Direction.RAISE,
+    "in a container the call that fails is usually the one for a segment in /dev/shm, which has 64 MiB by default",
+    command=SHM,
+)
+_ONE_GPU_EACH = environment(
+    "CUDA_VISIBLE_DEVICES",
+    Direction.CHANGE,
+    "most often two ranks of one communicator are on the same GPU: give each process, a trainer and its "
+    "server too, one that no other has",
+    command="nvidia-smi -L; nvidia-smi --query-compute-apps=pid,gpu_uuid --format=csv",
+)
+_NO_SEGMENTS = environment("PYTORCH_CUDA_ALLOC_CONF", Direction.REMOVE, "expandable_segments breaks custom all-reduce")
 # NCCL's own last error follows torch's sentence by so many lines at most.
 _BELOW = 8
 
@@ -55,79 +70,70 @@ def judge(case: Case) -> Outcome:
     if fault.ids & set(SAID) or said_by_nccl(case) is not None:
         return Clear("/dev/shm is full")
     if (at := _no_memory(case, fault)) is not None:
-        return finding(
-            RULE,
-            title="NCCL found no free GPU memory for its buffers",
-            severity=severity(case, fault),
-            evidence=(*shown(case, fault, *_IDS), case.line(at)),
-            changes=(stop_others(case, "vLLM had put nothing on the GPUs yet: something else holds the memory"),)
-            if fault.startup_phase is StartupPhase.DEVICE
-            else (
-                lower_utilization(case, None, "NCCL takes its buffers outside gpu_memory_utilization"),
-                stop_others(case, "if something else holds the memory"),
-            ),
-            refute=f"{maker_tool(case).name} shows a GiB free on each of the GPUs at that moment",
-        )
+        return _full(case, fault, at)
     said = call_told(case)
     if said is not None:
-        evidence = (case.line(said.index), *shown(case, fault, *_IDS))
-        return finding(
-            RULE,
-            title=said.title,
-            severity=severity(case, fault),
-            confidence=Confidence.CONFIRMED if said.sure else Confidence.LIKELY,
-            evidence=evidence,
-            changes=said.changes,
-            refute=_REFUTE,
-        )
+        return _told(case, fault, said)
     own = _own(fault)
     if fault.ids & frozenset(_IDS) == {"ordinal-peer"} and not own:
         return _no_peer(case, fault)
-    afar = not own and "gloo" not in fault.ids and between_hosts(case)
     return finding(
         RULE,
         title=_title(fault, text(case, fault), own=own),
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
-        changes=(
-            *(_gloo(case) if "gloo" in fault.ids else ()),
-            *(network(case) if afar else ()),
-            thing(
-                ChangeKind.OS,
-                "shm volume",
-                Direction.RAISE,
-                (
-                    "in a container the call that fails is usually the one for a segment in /dev/shm, which has "
-                    "64 MiB by default"
-                ),
-                command=SHM,
-            )
-            if not afar and ("nccl-system" in fault.ids or says(_why(fault) or "", "nccl-of-the-system"))
-            else None,
-            environment(
-                "CUDA_VISIBLE_DEVICES",
-                Direction.CHANGE,
-                "most often two ranks of one communicator are on the same GPU: give each process, a trainer and its "
-                "server too, one that no other has",
-                command="nvidia-smi -L; nvidia-smi --query-compute-apps=pid,gpu_uuid --format=csv",
-            )
-            if not own and "usage" in (read("nccl-result", text(case, fault)) or ())
-            else None,
-            environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
-            if not own and not afar and "gloo" not in fault.ids
-            else None,
-            set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
-            if "gloo" not in fault.ids and not afar
-            else None,
-            environment(
-                "PYTORCH_CUDA_ALLOC_CONF",
-                Direction.REMOVE,
-                "expandable_segments breaks custom all-reduce",
-            )
-            if fault.ids & {"all-reduce-arg", "expandable-shared"}
-            else None,
-        ),
+        changes=_changes(case, fault, own=own),
         refute=_REFUTE,
+    )
+
+
+def _full(case: Case, fault: Fault, at: int) -> Finding:
+    """NCCL itself says that CUDA had no memory for it."""
+    return finding(
+        RULE,
+        title="NCCL found no free GPU memory for its buffers",
+        severity=severity(case, fault),
+        evidence=(*shown(case, fault, *_IDS), case.line(at)),
+        changes=(stop_others(case, "vLLM had put nothing on the GPUs yet: something else holds the memory"),)
+        if fault.startup_phase is StartupPhase.DEVICE
+        else (
+            lower_utilization(case, None, "NCCL takes its buffers outside gpu_memory_utilization"),
+            stop_others(case, "if something else holds the memory"),
+        ),
+        refute=f"{maker_tool(case).name} shows a GiB free on each of the GPUs at that moment",
+    )
+
+
+def _told(case: Case, fault: Fault, said: NcclWarning) -> Finding:
+    """NCCL's own warning names the call that failed."""
+    return finding(
+        RULE,
+        title=said.title,
+        severity=severity(case, fault),
+        confidence=Confidence.CONFIRMED if said.sure else Confidence.LIKELY,
+        evidence=(case.line(said.index), *shown(case, fault, *_IDS)),
+        changes=said.changes,
+        refute=_REFUTE,
+    )
+
+
+def _changes(case: Case, fault: Fault, *, own: bool) -> tuple[Change | None, ...]:
+    """What helps where no line names the call: of Gloo, of another host, of this one, of vLLM's own all-reduce."""
+    segments = _NO_SEGMENTS if fault.ids & {"all-reduce-arg", "expandable-shared"} else None
+    if "gloo" in fault.ids:
+        return (*_gloo(case), segments)
+    afar = not own and between_hosts(case)
+    of_shm = "nccl-system" in fault.ids or says(_why(fault) or "", "nccl-of-the-system")
+    same_gpu = not own and "usage" in (read("nccl-result", text(case, fault)) or ())
+    return (
+        *(network(case) if afar else ()),
+        _SHM_VOLUME if of_shm and not afar else None,
+        _ONE_GPU_EACH if same_gpu else None,
+        environment("NCCL_DEBUG", Direction.SET, "shows which call failed", to="INFO")
+        if not own and not afar
+        else None,
+        _own_off(case) if not afar else None,
+        segments,
     )
 
 
@@ -141,13 +147,15 @@ def _no_peer(case: Case, fault: Fault) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=(
-            set_flag(
-                case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's"
-            ),
+            _own_off(case),
             _unfused(case),
         ),
         refute="nvidia-smi topo -p2p r shows OK between all GPUs of the launch",
     )
+
+
+def _own_off(case: Case) -> Change | None:
+    return set_flag(case, "disable-custom-all-reduce", True, Direction.ADD, "uses NCCL's all-reduce instead of vLLM's")
 
 
 def _unfused(case: Case) -> Change | None:

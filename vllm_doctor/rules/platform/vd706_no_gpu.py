@@ -40,6 +40,68 @@ _OF_TORCH = _PLATFORM | {"no-gpus", "no-device-detected"}
 # Ray names the call of an actor above the calls within it.
 _CALL = 40
 
+# Where the devices that a process may see are what is wrong.
+_HIDDEN = frozenset({"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"})
+# What a failure itself names, and mends.
+_BY_NAME = (
+    (
+        {"cuda-802"},
+        thing(
+            ChangeKind.OS,
+            "nvidia-fabricmanager",
+            Direction.REPAIR,
+            "start the fabric manager in the driver's version: hosts with NVSwitch need the fabric manager",
+            command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
+        ),
+    ),
+    (
+        {"nvml-unknown"},
+        thing(
+            ChangeKind.OS,
+            "container",
+            Direction.REPAIR,
+            "restart the container: a daemon-reload took away its access to the devices",
+            command="docker restart CONTAINER",
+        ),
+    ),
+    (
+        {"image-without-gpu", "no-gpus-counted"},
+        thing(
+            ChangeKind.OS,
+            "container-gpus",
+            Direction.CHANGE,
+            "the container must get the GPU and the host's driver: --gpus all with NVIDIA's toolkit, "
+            "nvidia.com/gpu in a pod; the host needs a driver that the image supports",
+            command="nvidia-smi; docker run --rm --gpus all ubuntu nvidia-smi -L",
+        ),
+    ),
+    (
+        {"driver-silent"},
+        thing(
+            ChangeKind.OS,
+            "driver",
+            Direction.REPAIR,
+            "load the kernel module: DKMS, Secure Boot or nouveau may prevent it",
+            command="modprobe nvidia; dkms status; mokutil --sb-state; lsmod | grep nouveau",
+        ),
+    ),
+)
+_COMPUTE_MODE = thing(
+    ChangeKind.OS,
+    "compute-mode",
+    Direction.CHANGE,
+    "the GPU takes one process at a time (Exclusive_Process) and another one has it, or it takes none "
+    "(Prohibited): end that process, or set the mode back to Default",
+    command="nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv  # -i N -c DEFAULT sets it",
+)
+_REBOOT = thing(
+    ChangeKind.OS,
+    "host",
+    Direction.CHANGE,
+    "reboot: the GPU left the bus (see its Xid in the kernel log)",
+    command="systemctl reboot",
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Devices:
@@ -79,13 +141,9 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, NotHere | Unseen):
         return _no_platform(case) or fault
-    managed = _fabric(case)
     without = case.run.last("torch-of-cpu") if case.run is not None and fault.ids & _OF_TORCH else None
-    other = _with_cuda() if without is not None else _other_build(case) if fault.ids & _PLATFORM else None
     of = _platform(case, fault)
-    opened = _opened(case, of)
     check = _OPENED[of].check if of in _OPENED else "nvidia-smi"
-    ray = _of_ray(case, fault) if opened is None else None
     return finding(
         RULE,
         title="torch is the build for CPUs, which finds no GPU" if without is not None else "",
@@ -95,86 +153,32 @@ def judge(case: Case) -> Outcome:
         confidence=Confidence.LIKELY if "no-gpus-counted" in fault.ids else Confidence.CONFIRMED,
         evidence=(
             *shown(case, fault, *_IDS),
-            *managed,
+            *_fabric(case),
             *((case.line(without.index),) if without is not None else ()),
         ),
-        changes=(
-            other,
-            opened,
-            _given() if fault.ids & (_PLATFORM | {"no-driver"}) and other is None and opened is None else None,
-            ray,
-            thing(
-                ChangeKind.OS,
-                "nvidia-fabricmanager",
-                Direction.REPAIR,
-                "start the fabric manager in the driver's version: hosts with NVSwitch need the fabric manager",
-                command="systemctl enable --now nvidia-fabricmanager && systemctl status nvidia-fabricmanager",
-            )
-            if "cuda-802" in fault.ids
-            else None,
-            thing(
-                ChangeKind.OS,
-                "container",
-                Direction.REPAIR,
-                "restart the container: a daemon-reload took away its access to the devices",
-                command="docker restart CONTAINER",
-            )
-            if "nvml-unknown" in fault.ids
-            else None,
-            thing(
-                ChangeKind.OS,
-                "container-gpus",
-                Direction.CHANGE,
-                "the container must get the GPU and the host's driver: --gpus all with NVIDIA's toolkit, "
-                "nvidia.com/gpu in a pod; the host needs a driver that the image supports",
-                command="nvidia-smi; docker run --rm --gpus all ubuntu nvidia-smi -L",
-            )
-            if fault.ids & {"image-without-gpu", "no-gpus-counted"}
-            else None,
-            thing(
-                ChangeKind.OS,
-                "driver",
-                Direction.REPAIR,
-                "load the kernel module: DKMS, Secure Boot or nouveau may prevent it",
-                command="modprobe nvidia; dkms status; mokutil --sb-state; lsmod | grep nouveau",
-            )
-            if "driver-silent" in fault.ids
-            else None,
-            thing(
-                ChangeKind.OS,
-                "compute-mode",
-                Direction.CHANGE,
-                "the GPU takes one process at a time (Exclusive_Process) and another one has it, or it takes none "
-                "(Prohibited): end that process, or set the mode back to Default",
-                command="nvidia-smi; nvidia-smi --query-gpu=index,compute_mode --format=csv  # -i N -c DEFAULT sets it",
-            )
-            if "devices-busy" in fault.ids and opened is None and not modes_told(case)
-            else None,
-            environment(
-                "CUDA_VISIBLE_DEVICES",
-                Direction.CHANGE,
-                "set CUDA_VISIBLE_DEVICES to GPUs that exist and that the unit may open",
-                to=_devices(case),
-                before=case.env("CUDA_VISIBLE_DEVICES"),
-                command="nvidia-smi -L",
-            )
-            if fault.ids & {"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"}
-            and opened is None
-            and ray is None
-            else None,
-            thing(
-                ChangeKind.OS,
-                "host",
-                Direction.CHANGE,
-                "reboot: the GPU left the bus (see its Xid in the kernel log)",
-                command="systemctl reboot",
-            )
-            if "gpu-lost" in fault.ids
-            else None,
-        ),
+        changes=_changes(case, fault, of, of_cpu=without is not None),
         refute="`python -c 'import torch; print(torch.version.cuda)'` prints a version of CUDA"
         if without is not None
         else f"`{check}` run by the unit's user shows the GPU as usable",
+    )
+
+
+def _changes(case: Case, fault: Fault, of: str | None, *, of_cpu: bool) -> tuple[Change | None, ...]:
+    """The build, the devices, then what the failure itself names."""
+    build = _with_cuda() if of_cpu else _other_build(case) if fault.ids & _PLATFORM else None
+    opened = _opened(case, of)
+    ray = _of_ray(case, fault) if opened is None else None
+    not_given = fault.ids & (_PLATFORM | {"no-driver"}) and build is None and opened is None
+    in_use = "devices-busy" in fault.ids and opened is None and not modes_told(case)
+    return (
+        build,
+        opened,
+        _given() if not_given else None,
+        ray,
+        *(change for ids, change in _BY_NAME if fault.ids & ids),
+        _COMPUTE_MODE if in_use else None,
+        _visible(case) if fault.ids & _HIDDEN and opened is None and ray is None else None,
+        _REBOOT if "gpu-lost" in fault.ids else None,
     )
 
 
@@ -261,6 +265,18 @@ def _given() -> Change:
     )
     see = "nvidia-smi; VLLM_LOGGING_LEVEL=DEBUG vllm serve …   # says for each platform why it was not taken"
     return thing(ChangeKind.OS, "process-gpus", Direction.ADD, why, command=see)
+
+
+def _visible(case: Case) -> Change:
+    """The cards that the process may see, by CUDA's own variable."""
+    return environment(
+        "CUDA_VISIBLE_DEVICES",
+        Direction.CHANGE,
+        "set CUDA_VISIBLE_DEVICES to GPUs that exist and that the unit may open",
+        to=_devices(case),
+        before=case.env("CUDA_VISIBLE_DEVICES"),
+        command="nvidia-smi -L",
+    )
 
 
 def _devices(case: Case) -> str | None:

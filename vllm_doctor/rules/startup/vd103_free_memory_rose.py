@@ -27,63 +27,84 @@ def judge(case: Case) -> Outcome:
     if root is None or "profile-free-rose" not in root.ids:
         return NotHere("no other process disturbed the profile run")
     at = next(h.index for h in root.hits if h.id == "profile-free-rose")
-    if _nothing_moved(root.fields("profile-free-rose")):
-        return finding(
-            RULE,
-            title="The profile run measured a GPU on which nothing was allocated",
-            confidence=Confidence.POSSIBLE,
-            evidence=(case.line(at),),
-            refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
-            then="find the device on which the model was loaded: the program that embeds vLLM may have moved the "
-            "model to another GPU, or patched the call that measures",
-        )
-    if _none_was_freed(root.fields("profile-free-rose")):
-        strict = case.version is not None and case.version < _EQUAL_PASSES
-        why = "up to 0.15.1 the start ends where as much memory is free after the profile run as before it"
-        return finding(
-            RULE,
-            title="The profile run left as much memory free as it found",
-            confidence=Confidence.LIKELY if strict else Confidence.POSSIBLE,
-            evidence=(case.line(at),),
-            changes=(upgrade_to(case, _EQUAL_PASSES, why),),
-            refute="the same failure happens with vLLM 0.16.0 or newer",
-            then="find the device on which the model was loaded, or what frees memory while it is measured",
-        )
+    told = root.fields("profile-free-rose")
+    if _nothing_moved(told):
+        return _on_another_device(case, at)
+    if _none_was_freed(told):
+        return _as_free_as_before(case, at)
     if case.weights_gib == 0:
-        return finding(
-            RULE,
-            title="The profile run measured a GPU to which no weights were loaded",
-            confidence=Confidence.LIKELY,
-            evidence=(case.line(at),),
-            arithmetic=_sum(root.fields("profile-free-rose")),
-            changes=(
-                environment(
-                    "CUDA_VISIBLE_DEVICES",
-                    Direction.SET,
-                    "show the engine one GPU alone, before anything calls CUDA: 0 GiB of weights means that the model "
-                    "went to another GPU than vLLM measures",
-                    command="CUDA_VISIBLE_DEVICES=N python …   # N: the GPU of the engine, by nvidia-smi -L",
-                ),
-                stop_others(case, "another process held this memory before the engine was made, and freed it"),
-            ),
-            refute=f"{maker_tool(case).name} shows that another process on this GPU ended in that minute",
-            then="if a program makes the engine in its own process (a trainer), free its models first (del, "
-            "torch.cuda.empty_cache()), or give vLLM a separate GPU",
-        )
+        return _without_weights(case, at, told)
     if shares_memory(case):
-        return finding(
-            RULE,
-            title="The host freed memory that the GPU shares while it was measured",
-            confidence=Confidence.LIKELY,
-            evidence=(case.line(at),),
-            arithmetic=_sum(root.fields("profile-free-rose")),
-            changes=(_caches_first(),),
-            refute="the same failure comes again right after the page cache was dropped, with nothing else running",
-        )
+        return _freed_by_the_host(case, at, told)
+    return _freed_by_another(case, at, told)
+
+
+def _on_another_device(case: Case, at: int) -> Finding:
+    return finding(
+        RULE,
+        title="The profile run measured a GPU on which nothing was allocated",
+        confidence=Confidence.POSSIBLE,
+        evidence=(case.line(at),),
+        refute=_none_ended(case),
+        then="find the device on which the model was loaded: the program that embeds vLLM may have moved the "
+        "model to another GPU, or patched the call that measures",
+    )
+
+
+def _as_free_as_before(case: Case, at: int) -> Finding:
+    strict = case.version is not None and case.version < _EQUAL_PASSES
+    why = "up to 0.15.1 the start ends where as much memory is free after the profile run as before it"
+    return finding(
+        RULE,
+        title="The profile run left as much memory free as it found",
+        confidence=Confidence.LIKELY if strict else Confidence.POSSIBLE,
+        evidence=(case.line(at),),
+        changes=(upgrade_to(case, _EQUAL_PASSES, why),),
+        refute="the same failure happens with vLLM 0.16.0 or newer",
+        then="find the device on which the model was loaded, or what frees memory while it is measured",
+    )
+
+
+def _without_weights(case: Case, at: int, told: dict[str, str]) -> Finding:
+    return finding(
+        RULE,
+        title="The profile run measured a GPU to which no weights were loaded",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(at),),
+        arithmetic=_sum(told),
+        changes=(
+            environment(
+                "CUDA_VISIBLE_DEVICES",
+                Direction.SET,
+                "show the engine one GPU alone, before anything calls CUDA: 0 GiB of weights means that the model "
+                "went to another GPU than vLLM measures",
+                command="CUDA_VISIBLE_DEVICES=N python …   # N: the GPU of the engine, by nvidia-smi -L",
+            ),
+            stop_others(case, "another process held this memory before the engine was made, and freed it"),
+        ),
+        refute=_none_ended(case),
+        then="if a program makes the engine in its own process (a trainer), free its models first (del, "
+        "torch.cuda.empty_cache()), or give vLLM a separate GPU",
+    )
+
+
+def _freed_by_the_host(case: Case, at: int, told: dict[str, str]) -> Finding:
+    return finding(
+        RULE,
+        title="The host freed memory that the GPU shares while it was measured",
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(at),),
+        arithmetic=_sum(told),
+        changes=(_caches_first(),),
+        refute="the same failure comes again right after the page cache was dropped, with nothing else running",
+    )
+
+
+def _freed_by_another(case: Case, at: int, told: dict[str, str]) -> Finding:
     return finding(
         RULE,
         evidence=(case.line(at),),
-        arithmetic=_sum(root.fields("profile-free-rose")),
+        arithmetic=_sum(told),
         changes=(
             thing(
                 ChangeKind.OS,
@@ -99,6 +120,10 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the same failure happens on a GPU that nothing else uses",
     )
+
+
+def _none_ended(case: Case) -> str:
+    return f"{maker_tool(case).name} shows that another process on this GPU ended in that minute"
 
 
 def _caches_first() -> Change:
