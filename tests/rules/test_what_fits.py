@@ -120,6 +120,18 @@ def test_a_requirement_without_an_end_names_the_day_of_the_release() -> None:
     assert [change.name, "--exclude-newer 2026-06-05" in (change.command or "")] == ["transformers", True]
 
 
+def test_a_package_that_no_release_asks_for_is_taken_from_the_releases_own_time() -> None:
+    text = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/v/lib/python3.12/site-packages/vllm/distributed/kv_transfer/kv_connector/x.py", line 37, in x\n'
+        "    from lmcache.experimental.cache_engine import LMCacheEngineBuilder\n"
+        "ModuleNotFoundError: No module named 'lmcache.experimental'\n"
+    )
+    change = first(text + "vLLM API server version 0.9.1")
+    assert [change.name, change.command] == ["lmcache", "uv pip install --exclude-newer 2025-06-10 lmcache"]
+    assert first(text).command == "pip check; pip show -v vllm lmcache"
+
+
 def test_on_a_platforms_plugin_vllm_is_not_upgraded_alone() -> None:
     check = (
         "(EngineCore pid=7) INFO 05-14 09:17:41 [__init__.py:217] Platform plugin ascend is activated\n"

@@ -25,6 +25,7 @@ from vllm_doctor.rules.say import thing, upgrade
 
 _OWN = "vllm"
 _BUILT_WITH = "this vLLM release was built with these versions"
+_NAMES_NONE = "this vLLM release asks for no release of it"
 # How a requirement names the newest release that it takes.
 _ENDS = ("<", "==", "~=")
 
@@ -275,15 +276,16 @@ def _made_for(case: Case, reader: str, package: str) -> Change:
 
 
 def another(case: Case, package: str) -> Change:
-    """The release of a package that this vLLM was built with."""
+    """The release of a package that this vLLM was built with, or one of its time where it names none."""
     to = fitting(case, package)
     day = versions.out_on(case.version) if case.version is not None else None
-    if to is not None and day is not None and not any(end in to for end in _ENDS):
-        why = f"{_BUILT_WITH}, and names no newest one: take one that was out when this vLLM was ({day})"
-        command = f"uv pip install --exclude-newer {day} {shlex.quote(to)}"
-        return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, why, to=to, command=command)
-    command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {package}"
-    return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, _BUILT_WITH, to=to, command=command)
+    command = f"pip install {shlex.quote(to)}" if to else f"pip check; pip show -v vllm {shlex.quote(package)}"
+    why = _BUILT_WITH if to is not None or package in distributions.required() else _NAMES_NONE
+    if day is not None and not any(end in (to or "") for end in _ENDS):
+        why = f"{_BUILT_WITH}, and names no newest one: take one" if to is not None else f"{_NAMES_NONE}: take one"
+        why += f" that was out when this vLLM was ({day})"
+        command = f"uv pip install --exclude-newer {day} {shlex.quote(to or package)}"
+    return thing(ChangeKind.PACKAGE, package, Direction.CHANGE, why, to=to, command=command)
 
 
 def _python(case: Case) -> Change:
