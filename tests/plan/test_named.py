@@ -28,6 +28,9 @@ def bits(name, **config):
         ("model.layers.3", "model.layers.31.mlp.up_proj", 8),
         ("language_model.model.layers.3.mlp.up_proj", DEEP_UP, 16),  # as vLLM names it
         ("model.layers.3.mlp.up_proj", DEEP_UP, 16),
+        ("model.layers.3.mlp.gate_up_proj", UP, 16),  # a checkpoint that keeps both as one names that
+        ("model.layers.3.linear_attn.in_proj_ba", "model.layers.3.linear_attn.in_proj_a", 16),
+        ("model.layers.3.self_attn.qkv_proj", UP, 8),
     ],
 )
 def test_fp8_takes_whole_names(entry, name, left):

@@ -185,6 +185,11 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     caps_by_flashinfer: bool
     xformers_refuses_caps: bool
     marlin_alone_packs: bool
+    packed_by_choice: bool
+    has_exllama: bool
+    has_allspark: bool
+    exllama_wants_groups: bool
+    marlin_on_turing: bool
     adapts_to_pooling: bool
     falls_back_to_transformers: bool
     drafts_in_one_stage: bool

@@ -90,7 +90,9 @@ class ModuleNames:
             return False
         found = self._known.get(name)
         if found is None:
-            found = self._known[name] = any(self._names(s) for s in spellings(name))
+            # A checkpoint that keeps such a layer as one names it so (Qwen3-Next's in_proj_ba, Phi-3's qkv_proj).
+            asked = dict.fromkeys((name, *([] if ".experts." in name else [fused(name)])))
+            found = self._known[name] = any(self._names(s) for one in asked for s in spellings(one))
         return found
 
     def _names(self, name: str) -> bool:
