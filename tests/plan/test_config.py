@@ -167,3 +167,14 @@ def test_a_list_that_is_alike_for_every_layer_is_one_number():
     assert describe(Section(listed)).moe == describe(Section(HUNYUAN)).moe
     with pytest.raises(ConfigError, match="moe_intermediate_size is"):
         describe(Section({**listed, "moe_intermediate_size": [3072, 3072, 3072, 1024]}))
+
+
+def test_what_a_text_section_leaves_out_is_its_class_s():
+    seeing = {"model_type": "llava", "text_config": {"model_type": "llama", "vocab_size": 32064}, "vision_config": {}}
+    a = arch(seeing)
+    assert (a.hidden, a.width, len(a.layers), a.heads, a.vocab) == (4096, 11008, 32, 32, 32064)
+    gemma = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
+    b = arch({"model_type": "gemma3", "text_config": gemma, "vision_config": {}})
+    assert (b.hidden, b.heads, b.kv_heads, b.vocab, b.context) == (2560, 8, 4, 262208, 131072)
+    with pytest.raises(ConfigError, match="hidden_size"):
+        arch({"model_type": "llama"})  # a whole config names what it is

@@ -62,3 +62,14 @@ def test_allspark_takes_whole_rows_of_8_bits_from_0_8_on():
     rows = {**ODD, "quantization_config": {**GPTQ, "bits": 8, "group_size": -1}}
     assert [told(rows, "-tp 4", version=v) == [] for v in ("0.7.3", "0.8.0")] == [False, True]
     assert told(rows, "-tp 4", version="0.8.0", card="RTX 5090") != []
+
+
+def test_a_tower_is_packed_too_where_nothing_leaves_it_out():
+    tower = {"model_type": "qwen2_5_vl", "depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16}
+    seeing = {"model_type": "qwen2_5_vl", "text_config": LLAMA_8B, "vision_config": tower, "quantization_config": CT}
+    ((flag, found, needed),) = told(seeing, "")
+    assert (flag, needed) == ("quantization_config", "another format")
+    assert found == "4-bit integers, 3420 inputs and 1280 outputs of down_proj in the vision tower in bfloat16"
+    assert told({**seeing, "quantization_config": {**CT, "ignore": ["re:visual.*"]}}, "") == []
+    assert told({**seeing, "quantization_config": GPTQ}, "") == []
+    assert told(seeing, "--language-model-only", "0.20.0") == []

@@ -147,3 +147,14 @@ BLOCKS = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_s
 )
 def test_projections_that_are_one_layer_must_each_fill_their_blocks(config, version, ends):
     assert any("in_proj, where" in one for one in found(config, "", version)) == ends
+
+
+NAMELESS = {**LLAMA_8B, "quantization_config": {"quant_algo": "NVFP4", "producer": {"name": "modelopt"}}}
+WITHIN = {"quantization": {"quant_algo": "NVFP4"}, "producer": {"name": "modelopt"}}
+
+
+def test_a_method_without_a_name_is_none_that_a_release_has():
+    assert "no quant_method" in found(NAMELESS, "", "0.10.0", "B200")
+    assert "no quant_method" in found(NAMELESS, "--quantization modelopt_fp4", "0.33.0", "B200")
+    assert "no quant_method" in found({**LLAMA_8B, "quantization_config": WITHIN}, "", "0.10.0", "B200")
+    assert "no quant_method" not in found({**LLAMA_8B, "quantization_config": WITHIN}, "", "0.10.1", "B200")

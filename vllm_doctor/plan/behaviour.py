@@ -190,6 +190,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     has_allspark: bool
     exllama_wants_groups: bool
     marlin_on_turing: bool
+    knows_modelopt_by_producer: bool
     adapts_to_pooling: bool
     falls_back_to_transformers: bool
     drafts_in_one_stage: bool

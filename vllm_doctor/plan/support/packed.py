@@ -24,7 +24,8 @@ from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.config_json import Section
 from vllm_doctor.plan.model.named import fused
-from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.model.quantization import Scheme, scheme
+from vllm_doctor.plan.terms.encoder import without_tower
 from vllm_doctor.plan.terms.matrices import layer_matrices
 
 _TP = "--tensor-parallel-size"
@@ -60,10 +61,12 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
         return
     if capability < (TURING if s.does.marlin_on_turing else AMPERE):
         return
+    if a.vision is not None and without_tower(a, s):
+        a = replace(a, vision=None)
     found = _first(a, s.element, stored, s.dtype, capability, s.parallel, s.does)
     if found is None:
         return
-    name = found.name.rpartition(".")[2]
+    name = found.name.rpartition(".")[2] + (" in the vision tower" if found.name.startswith("visual.") else "")
     shape = f"{found.inputs} inputs and {found.outputs} outputs of {name}"
     good = [
         n for n in range(1, s.parallel.tp)
@@ -133,7 +136,18 @@ def _layers(a: Architecture, element: int, par: Parallel) -> tuple[_Layer, ...]:
             if all(n == int(n) for n in (full, inner, out)):
                 key = (int(full), int(inner), int(out))
                 shapes.setdefault(key, _Layer(name, *key))
-    return tuple(shapes.values())
+    return (*shapes.values(), *_tower(a, fmt, par.tower_split))
+
+
+def _tower(a: Architecture, fmt: Scheme, ranks: int) -> Iterator[_Layer]:
+    """The last matrix of a block of Qwen2.5-VL's tower, whose 3420 inputs are no whole groups of 128. Other towers'
+    widths are, and GPTQ's are not quantized (qwen2_5_vl.py Qwen2_5_VisionMLP)."""
+    v = a.vision
+    if v is None or v.kind != "qwen2_5_vl" or not fmt.towers or v.width % ranks:
+        return
+    name = "model.visual.blocks.0.mlp.down_proj"
+    if fmt.choose(name, False).group is not None:
+        yield _Layer("visual.mlp.down_proj", v.width, v.width // ranks, v.hidden)
 
 
 def _taken(layer: _Layer, stored: _Stored, dtype: str, capability: float, does: Behaviour) -> str | None:

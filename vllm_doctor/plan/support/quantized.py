@@ -33,12 +33,25 @@ def _out_of_sight(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--quantization", "not given", needed)
 
 
+def _nameless(config: Section, s: Settings) -> Iterator[Refusal]:
+    """No quant_method, which every release reads as a method that it has not (config/model.py _verify_quantization);
+    from 0.10.1 on ModelOpt is known by its producer, if the algorithm stands within `quantization`."""
+    if config.has("quant_method"):
+        return
+    producer, inner = config.section("producer"), config.section("quantization")
+    if s.does.knows_modelopt_by_producer and inner is not None and inner.has("quant_algo"):
+        if inner.has("modelopt_quant_config") or (producer is not None and producer.text("name") == "modelopt"):
+            return
+    yield Refusal(_CONFIG, "no quant_method", "quant_method, the name of the method, in config.json")
+
+
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """Each thing that ends the start while the model is made."""
     config = a.quantization
     if config is None or s.gguf is not None:
         return
     yield from _out_of_sight(a, s)
+    yield from _nameless(config, s)
     method = config.text("quant_method").lower().replace("_", "-")
     if method in _BY_PART:
         yield from _apart(a, s)
