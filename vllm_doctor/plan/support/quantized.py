@@ -39,10 +39,10 @@ def _nameless(config: Section, s: Settings) -> Iterator[Refusal]:
     if config.has("quant_method"):
         return
     producer, inner = config.section("producer"), config.section("quantization")
-    if s.does.knows_modelopt_by_producer and inner is not None and inner.has("quant_algo"):
-        if inner.has("modelopt_quant_config") or (producer is not None and producer.text("name") == "modelopt"):
-            return
-    yield Refusal(_CONFIG, "no quant_method", "quant_method, the name of the method, in config.json")
+    by_modelopt = producer is not None and producer.text("name") == "modelopt"
+    named = inner is not None and inner.has("quant_algo") and (by_modelopt or inner.has("modelopt_quant_config"))
+    if not (named and s.does.knows_modelopt_by_producer):
+        yield Refusal(_CONFIG, "no quant_method", "quant_method, the name of the method, in config.json")
 
 
 def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
