@@ -25,7 +25,7 @@ def _table() -> dict[str, dict[str, int]]:
     return msgspec.json.decode(file.read_bytes(), type=_Defaults).model_types
 
 
-def filled(text: Section) -> Section:
+def with_class_values(text: Section) -> Section:
     """The section with its class's values for the keys that it has not."""
     known = _table().get(text.text("model_type"))
     missing = {key: value for key, value in known.items() if key not in text.values} if known else {}

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.attention import attention_of, compressed_attention, latent_attention
-from vllm_doctor.plan.model.class_defaults import filled
+from vllm_doctor.plan.model.class_defaults import with_class_values
 from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.experts import CHOSEN_EXPERTS, experts_of
 from vllm_doctor.plan.model.families import (
@@ -45,7 +45,7 @@ def text_section(top: Section) -> Section:
     for key in ("text_config", "llm_config", "language_config", "thinker_config", "language_model_config"):
         nested = top.section(key)
         if nested is not None:
-            return filled(nested.section("text_config") or nested)
+            return with_class_values(nested.section("text_config") or nested)
     return top
 
 
