@@ -160,11 +160,12 @@ class RunWithFaults(RunWithPhases):
             shapes = () if line.module else ("exception-in-backticks", "heading-of-report")
             heading = next((told["what"] for shape in shapes if (told := read(shape, line.text)) is not None), "")
             link = _named_in(heading, index) if heading else None
-            if link is None:
+            if link is None or _is_symptom(link.kind, link.message):
                 continue
             # Only a call whose own line raises is the one that the exception left.
             calls = next(iter(self._cut), None)
-            ends = calls is not None and calls.root.frames[-1].by_hand
+            last = calls.root.frames[-1] if calls is not None else None
+            ends = last is not None and last.by_hand and not last.passes_on
             link = replace(link, frames=calls.root.frames) if calls is not None and ends else link
             crash = Crash((link,), line.process, line.pid, index, index, line.level)
             at = calls.first if calls is not None else index
@@ -246,7 +247,8 @@ class RunWithFaults(RunWithPhases):
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""
         text = self.lines[hit.index].text
-        return says(text, "information-line") or (hit.id in IMPORTS and self._in_warning(hit.index))
+        warned = hit.id in IMPORTS and (self._in_warning(hit.index) or says(text, "own-import-warning"))
+        return warned or says(text, "information-line")
 
     def _in_warning(self, index: int) -> bool:
         """Is it a warning of Python's, or a further line of one? The code that warned ends it, two blanks further in
@@ -339,8 +341,10 @@ def _named_in(heading: str, index: int) -> Link | None:
     if within is not None:
         return Link(*within, (), index)
     marked = read("marked-as-code", heading)
-    said = (heading, heading.partition(": ")[2], marked["what"] if marked is not None else "")
-    links = (_as_raised(text, index, alone=True) for text in said if text)
+    parts = (heading, *(heading.partition(mark)[2] for mark in (": ", " - ")))
+    said = (marked["what"] if marked is not None else "", *reversed(parts))
+    # a heading has no period, and the sentence that it quotes may have one
+    links = (_as_raised(text + end, index, alone=True) for text in said if text for end in ("", "."))
     return next((link for link in links if link is not None), None)
 
 

@@ -55,6 +55,8 @@ _RAISES = Pattern(
 )
 # The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
 _C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
+# A line that makes the exception which it raises: its class is capitalised, a variable is not.
+_OF_A_CLASS = Pattern(r"raise (?:[a-z_]\w{0,60}\.){0,6}[A-Z]")
 # How Python draws a group of exceptions (PEP 654): its own calls behind `|`, each member's one step further in.
 _GROUP = "Exception Group Traceback"
 _BRANCH = Pattern(r"\s{0,40}(?:\| ?|\+(?=[ -]))")
@@ -83,6 +85,11 @@ class Frame(msgspec.Struct, frozen=True):
     def by_hand(self) -> bool:
         """Does the line itself raise or assert? What its exception says was foreseen."""
         return self.code.startswith(("raise ", "assert "))
+
+    @property
+    def passes_on(self) -> bool:
+        """Does the line raise what another call, task or process raised before: `raise value.as_instanceof_cause()`?"""
+        return self.code.startswith("raise ") and _OF_A_CLASS.match(self.code) is None
 
 
 class Link(msgspec.Struct, frozen=True):

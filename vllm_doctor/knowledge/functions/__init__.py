@@ -109,6 +109,13 @@ def in_function(place: CodePlace, version: Version) -> InFunction | None:
     return InFunction(path, name, place.line - here.first)
 
 
+@cache
+def files_of(function: str) -> tuple[str, ...]:
+    """The files of vLLM's in which some release has a function of this name, outside of a class or in one."""
+    named = (f";{function} ", f".{function} ", f"|{function} ")
+    return tuple(path for path, told in _table().files.items() if any(one in told for one in named))
+
+
 def _around(place: CodePlace, version: Version) -> tuple[_Source, str, int, _Body] | None:
     """The innermost function around a place: its file, its name, which content of the file, and where it stands."""
     path = _within(place.file)

@@ -9,6 +9,7 @@ of its own.
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +21,10 @@ from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.knowledge.versions import Version, as_version
 
 # Numbers, addresses and quoted names differ from one report to the next.
+# So much of a message must be an entry's words where its calls are gone, with a name of the code among them.
+_MOST = 0.6
+_NONE, _MODELS = "NoneType", "models/"
+_NAME = Pattern(r"\w_\w|\w\.[a-z_]|[a-z][A-Z]")
 _VARIES = Pattern(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
 
@@ -92,6 +97,36 @@ def matching(
         and all(any(_found(call, text) for text in calls) for call in one.calls)
     ]
     return tuple(sorted(found, key=_named, reverse=True))
+
+
+def by_words(kind: str, message: str, version: Version | None, on: AbstractSet[str]) -> Issue | None:
+    """The entry whose words are a message of which no call is left: it has to be most of the message, and to name
+    something of the code, as what Python says of any list fits anywhere. One whose calls are of a model's own file says
+    nothing of others. Of several those count that change an option which is `on`, and they must share a change.
+    """
+    said = message.partition("\n")[0]
+    able = (one for one in _of_class(kind) if one.said and _holds(one, version) and not _of_one_model(one))
+    found = [one for one in able if _tells(one.said, said)]
+    found = [one for one in found if _options(one) & on] or found
+    if not found or (len(found) > 1 and not frozenset.intersection(*map(_options, found))):
+        return None
+    return max(found, key=_named)
+
+
+def _options(one: Issue) -> frozenset[str]:
+    return frozenset(option for answer in one.answers for option in answer.options)
+
+
+def _tells(regex: str, said: str) -> bool:
+    """Do an entry's words make up most of a message, with a name of the code in them?"""
+    words = compiled(regex).search(said)
+    if words is None or len(words[0]) < _MOST * len(said):
+        return False
+    return _NAME.search(words[0].replace(_NONE, "")) is not None
+
+
+def _of_one_model(one: Issue) -> bool:
+    return any(_MODELS in call for call in one.calls)
 
 
 def answers_of(one: Issue) -> tuple[Answer, ...]:

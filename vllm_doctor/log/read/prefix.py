@@ -54,9 +54,10 @@ OUTER = re.compile(
     r")"
 )
 # An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL). Ray's worker has
-# no name yet while it imports what it is to run.
+# no name yet while it imports what it is to run. A worker of 0.10.1 has its rank behind its name (`VllmWorker TP0`).
 TAG = re.compile(
-    r"\s?\((?:(?P<name>[A-Za-z][\w.:-]*)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?pid=(?P<pid>\d{1,10})"
+    r"\s?\((?:(?P<name>[A-Za-z][\w.:-]*(?: [DPTE]P\d\w{0,20})?)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?"
+    r"pid=(?P<pid>\d{1,10})"
     r"(?:, (?:ip=[\w.:]+)?)?\)"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
@@ -71,6 +72,8 @@ HEADER = re.compile(
     r"(?:(?:\d{4}-)?(?P<at>\d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)?) )?"
     r"\[?(?P<module>[\w./<>-]{1,120}:\d{1,6})\] ?"
 )
+# The same without its place, as people shorten it, behind the tag of its process.
+_STAMP = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) (?P<at>\d\d-\d\d \d\d:\d\d:\d\d) (?=\S| {2})")
 # LMCache's logger, which names its place behind what it says (lmcache/logging.py).
 _LMCACHE = re.compile(
     r"\[(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] LMCache (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): ?"
@@ -84,7 +87,7 @@ _QUICK = re.compile(
     r"|(?P<plain>INFO): {1,10})(?P<text>.*)"
 )
 _TORN = re.compile(
-    r"\((?:APIServer|ApiServer_\d+|EngineCore\w*|Worker\w*|VllmWorker\w*|RayWorkerWrapper)"
+    r"\((?:APIServer|ApiServer_\d+|EngineCore\w*|Worker\w*|VllmWorker\w*(?: [DPTE]P\d\w{0,20})?|RayWorkerWrapper)"
     r"(?: rank=\d+)? pid=\d+(?:, ip=[\w.:]+)?\) "
     r"|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL) \d\d-\d\d \d\d:\d\d:\d\d(?:[.,]\d+)? \[?[\w./<>-]+:\d+\]"
 )
@@ -260,7 +263,7 @@ class Stripper:
         while rest is not None:
             text = rest
             while (tag := TAG.match(text)) is not None:
-                name = tag["name"]
+                name = tag["name"] and tag["name"].replace(" ", "_")
                 process = f"{name}_{tag['rank']}" if tag["rank"] else name or process
                 pid = int(tag["pid"])
                 text = text[tag.end() :]
@@ -277,6 +280,9 @@ class Stripper:
                 level, module = header["level"], header["module"]
                 at = at or header["at"]
                 text = text[header.end() :]
+            elif process is not None and (stamp := _STAMP.match(text)) is not None:
+                level, at = stamp["level"], at or stamp["at"]
+                text = text[stamp.end() :]
             elif (uvicorn := UVICORN.match(text)) is not None:
                 level, module = uvicorn[1], "uvicorn"
                 text = text[uvicorn.end() :]

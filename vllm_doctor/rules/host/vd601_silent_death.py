@@ -2,8 +2,10 @@
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.layers import Layer, layer_of
+from vllm_doctor.knowledge.layers.headings import part_of_title
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.native_crash import NATIVE
+from vllm_doctor.log.report_title import failing_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -48,7 +50,8 @@ _SILENT = frozenset(
 _HEAP = frozenset({"heap-broken", "heap-freed-twice", "heap-size", "stack-smashed"})
 _OWN_WORDS = _HEAP | {"c-assertion", "cpp-exception"}
 # What stands above an engine's own error: where nothing follows it, the error was cut off.
-_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead", "engine-signalled"})
+_HEADINGS = frozenset({"engine-core-failed", "engine-core-fatal", "engine-dead", "engine-signalled", "worker-failed"})
+_OF_A_WORKER = "worker-failed"
 _OF_RAY = frozenset({"ray-actor-died", "ray-actor-gone"})
 # Only an engine that had started says so.
 _OF_THE_SERVICE = "engine-dead"
@@ -86,7 +89,9 @@ def judge(case: Case) -> Outcome:
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if run.root is not None or cut_off_in(case) is not None:
+    title = failing_title(run.lines)
+    entitled = title is not None and any(death.index == title.at for death in run.deaths)
+    if run.root is not None or (cut_off_in(case) is not None and not entitled):
         return NotHere("the log says what failed")
     mute = _SILENT | _OWN_WORDS
     silent = [h for h in run.deaths if h.id in mute or (h.id == "container-exited" and signal_of(h) is not None)]
@@ -97,6 +102,8 @@ def judge(case: Case) -> Outcome:
         return NotHere("no process died without an error message")
     if run.is_script and first.id not in NATIVE and first.id not in _OF_THE_SCRIPT:
         return NotHere("the script got its answers, and the engine ended with the script")
+    if first.id == _OF_A_WORKER and title is not None and part_of_title(title.words) is not None:
+        return NotHere("the title of the report names the part that failed")
     number = signal_of(first)
     ending = next((i for i in range(first.index) if says(run.lines[i].text, "uvicorn-stops")), None)
     if number == "9" and ending is not None and run.served(until=ending):
@@ -118,15 +125,17 @@ def judge(case: Case) -> Outcome:
             layer=part.id,
             then=part.next,
         )
+    of_worker = first.id == _OF_A_WORKER
     if _lacks_its_error(run, first):
         return finding(
             RULE,
-            title="The engine failed with an error that is not in this log",
+            title=("A worker" if of_worker else "The engine") + " failed with an error that is not in this log",
             severity=Severity.WILL_FAIL_UNDER_LOAD if first.id == _OF_THE_SERVICE else Severity.BLOCKS_START,
             confidence=Confidence.LIKELY,
             evidence=(case.line(_said_at(run, first)),),
             refute="the log is whole: then something outside ended the engine",
-            then="judge the whole log, from the start of the server: the engine's own error stands above this line",
+            then="judge the whole log, from the start of the server: its own error stands "
+            + ("in the lines of that worker" if of_worker else "above this line"),
         )
     if number in {None, "6"} and (thrown := uncaught(case, run)) is not None:
         return finding(

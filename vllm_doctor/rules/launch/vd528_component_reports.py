@@ -2,17 +2,22 @@
 
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import Layer, layer_of, layers
+from vllm_doctor.knowledge.layers.headings import named_in, part_of_title
 from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.log.last_words import complaints
 from vllm_doctor.log.match import says
+from vllm_doctor.log.report_title import ReportTitle, failing_title, report_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
+from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Severity
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.layer import cut_off_in, for_the_title
+from vllm_doctor.rules.remedies.said_to_help import without_the_named
 from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
@@ -27,12 +32,17 @@ def judge(case: Case) -> Outcome:
     run = case.run
     if run is None:
         return Unseen(frozenset({Signal.LOG}))
-    if run.root is not None or run.deaths or run.stopped is not None or run.client is not None:
-        return NotHere("a traceback, a death or a stop shows how the server ended")
-    told = complaints(run)
+    if run.root is not None or run.stopped is not None or run.client is not None:
+        return NotHere("a traceback or a stop shows how the server ended")
+    title = report_title(run.lines)
+    if run.deaths:
+        return _titled(case, run) or NotHere("a death shows how the server ended")
+    told = tuple(line for line in complaints(run) if title is None or line is not run.lines[title.at])
     found = next(((line, part) for line in told if (part := _part(line)) is not None), None)
     if found is None and (repeated := _repeated(run)) is not None:
         told, found = repeated
+    if found is None and (titled := _titled(case, run)) is not None:
+        return titled
     if found is None:
         return Clear("no line below the engine's last work names a part that failed")
     line, part = found
@@ -49,6 +59,52 @@ def judge(case: Case) -> Outcome:
         refute="the same line stands in the log of a server whose requests are answered",
         layer=part.id,
         then=part.next,
+    )
+
+
+def _titled(case: Case, run: AnalysedRun) -> Finding | None:
+    """What a report's title names, where no line below it tells what failed, nor do calls of the same part."""
+    title = failing_title(run.lines)
+    if title is None or run.served():
+        return None
+    named = named_in(title.words)
+    part = part_of_title(title.words)
+    if part is None:
+        return _with_a_setting(case, title)
+    answered = next((a.title for a in part.answers if a.title and a.said and applies(a, title.words)), "")
+    cut = cut_off_in(case)
+    if cut is not None and cut[1].id == part.id and not answered:
+        return None
+    name = named.name if named is not None and named.name else part.name
+    changes = for_the_title(case, part, title.words, named.calls if named is not None else "")[:_CHANGES]
+    told = answered or f"{name} failed, as the title of this report says"
+    return _of_the_title(case, title, told, changes, layer=part.id, then=part.next)
+
+
+def _with_a_setting(case: Case, title: ReportTitle) -> Finding | None:
+    """Of a title that names no part the settings with which it says that the server fails."""
+    changes = without_the_named(case, title.words)
+    if not changes:
+        return None
+    return _of_the_title(
+        case, title, f"The server fails with {changes[0].name}, as the title of this report says", changes
+    )
+
+
+def _of_the_title(
+    case: Case, title: ReportTitle, told: str, changes: tuple[Change, ...], *, layer: str = "", then: str = ""
+) -> Finding:
+    return finding(
+        RULE,
+        title=told,
+        detail=excerpt.said(title.words),
+        severity=Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY if changes else Confidence.POSSIBLE,
+        evidence=(case.line(title.at),),
+        changes=changes,
+        refute="the log below the title shows another failure",
+        layer=layer,
+        then=then,
     )
 
 

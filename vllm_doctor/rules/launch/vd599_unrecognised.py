@@ -4,8 +4,10 @@ from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.layers import Layer
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
+from vllm_doctor.log.root_cause import AnalysedRun
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records import excerpt
-from vllm_doctor.records.finding import Change, Evidence
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence
 from vllm_doctor.rules.case import Case
@@ -14,14 +16,29 @@ from vllm_doctor.rules.gates.out_of_memory import EXHAUSTED
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.asked_already import asked_already
 from vllm_doctor.rules.remedies.decided import decided
-from vllm_doctor.rules.remedies.layer import cures, cut_off_in, eager_mode, layer
+from vllm_doctor.rules.remedies.layer import cures, cut_off_in, eager_mode, layer, waits_for_another
 from vllm_doctor.rules.remedies.library_place import asked_in_words
 from vllm_doctor.rules.remedies.other_release import or_another_release
 from vllm_doctor.rules.remedies.own_words import own_words
 from vllm_doctor.rules.remedies.refusal import by_place
+from vllm_doctor.rules.remedies.said_to_help import said_to_help
 from vllm_doctor.rules.remedies.sentence import begins, first_words
 from vllm_doctor.rules.say import finding, upgrade
 
+_ELSEWHERE = "judge the whole log: the process that this one waits for wrote its own error above"
+# What fails in each step, where its calls alone are left.
+_STEPS = {
+    StartupPhase.DEVICE: "Setting up a worker",
+    StartupPhase.WEIGHTS: "Loading the model",
+    StartupPhase.PROFILE: "The run that measures memory",
+    StartupPhase.PROFILE_ENCODER: "The run that measures memory",
+    StartupPhase.KV: "Setting up the KV cache",
+    StartupPhase.GRAPHS: "Capturing CUDA graphs",
+    StartupPhase.WARMUP: "Warming up",
+    StartupPhase.SAMPLER: "Warming up",
+    StartupPhase.READY: "A step of the engine",
+    StartupPhase.SERVING: "A step of the engine",
+}
 _CUT = "the lines below the last call say what failed: give them, too"
 
 
@@ -32,6 +49,8 @@ def judge(case: Case) -> Outcome:
         return Unseen(frozenset({Signal.LOG}))
     cut = cut_off_in(case)
     root = cut[0] if cut is not None else run.root
+    if root is None and (whole := _in_a_step(case, run)) is not None:
+        return whole
     if root is None:
         return NotHere("the log shows no failure that ended the run")
     if root.ids & EXHAUSTED:
@@ -48,6 +67,7 @@ def judge(case: Case) -> Outcome:
         *asked_in_words(case, root),
         _of_a_worker(case, root),
         _of_own_class(case, root),
+        *said_to_help(case),
     )
     # of a traceback that is cut nobody knows in which function it failed
     changes = told if root.cut else or_another_release(case, root, told)
@@ -62,6 +82,28 @@ def judge(case: Case) -> Outcome:
         refute="an earlier line, which this log does not contain, shows another failure",
         layer=part.id if part is not None else "",
         then=_CUT if root.cut else part.next if part is not None else "",
+    )
+
+
+def _in_a_step(case: Case, run: AnalysedRun) -> Finding | None:
+    """A traceback that ends before its exception, in calls that any failure comes through: the step they are of."""
+    cut = run.cut_root
+    if cut is None or run.deaths:
+        return None
+    waits = waits_for_another(cut)
+    step = _STEPS.get(cut.startup_phase, "The start")
+    changes = said_to_help(case)
+    return finding(
+        RULE,
+        title="Another process failed, and its error is not in this log"
+        if waits
+        else f"{step} failed, and the exception is cut off",
+        severity=severity(case, cut),
+        confidence=Confidence.LIKELY if changes else Confidence.POSSIBLE,
+        evidence=_shown(case, cut),
+        changes=changes,
+        refute="an earlier line, which this log does not contain, shows another failure",
+        then=_ELSEWHERE if waits else _CUT,
     )
 
 

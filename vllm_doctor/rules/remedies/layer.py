@@ -7,12 +7,13 @@ from msgspec.structs import replace
 
 from vllm_doctor.knowledge.answers import Answer, applies
 from vllm_doctor.knowledge.cuda_statuses import worded
+from vllm_doctor.knowledge.functions import files_of
 from vllm_doctor.knowledge.layers import Layer, features, layer_of, layers
 from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
-from vllm_doctor.log.traceback import in_packages
+from vllm_doctor.log.traceback import Frame, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -27,6 +28,7 @@ from vllm_doctor.rules.remedies.library_place import changes_of_library_place, l
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.runs_behind import without_its_feature
+from vllm_doctor.rules.remedies.said_to_help import said_to_help, without_the_named
 from vllm_doctor.rules.remedies.unfit_package import beside_vllm
 from vllm_doctor.rules.say import set_flag, thing
 
@@ -41,14 +43,27 @@ _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "
 # What is not there at all is missing in eager mode too.
 _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
 _CHANGES = 3
+# So many files may have a function of one name.
+_FEW = 3
 # The end of a quantization's name that takes Marlin's kernels for it.
 _MARLIN = "_marlin"
+_COMPILER = "compiler"
 # The part of errors that CUDA itself tells, whoever called it.
 _CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
 _FEATURES = frozenset({"speculative", "kv-transfer"})
 # Parts whose calls stand in the tracebacks of all others.
 _OF_ALL = frozenset({"engine", "runner", "system"})
+# The calls of the command that serves, and of a parent that waits for what a child answers: whatever fails comes
+# through them.
+_COMMAND = frozenset(
+    {"cmd", "main", "<module>", "run_server", "run_server_worker", "run_headless", "inner", "from_engine_args"}
+    | {"build_async_engine_client", "build_async_engine_client_from_engine_args", "__init__"}
+)
+_WAITING = frozenset(
+    {"_run_workers", "wait_for_ready", "wait_for_engine_startup", "_wait_for_engine_startup", "launch_core_engines"}
+    | {"make_client", "make_async_mp_client", "_init_workers_ray", "wait_for_completion_or_failure"}
+)
 # Parts whose code every request runs through, and the options that make it do more than a plain server's.
 _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
 _EXTRAS = ("speculative-config", "kv-transfer-config", "kv-offloading-size")
@@ -71,7 +86,8 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     if here is not None and here.layer:
         return next(one for one in layers() if one.id == here.layer)
     said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
-    found = layer_of(said, [*(in_packages(f.file) for f in fault.crash.root.frames), *operators(fault)])
+    files = [*(in_packages(f.file) for f in fault.crash.root.frames), *operators(fault), *_of_cut_call(fault)]
+    found = layer_of(said, files)
     if found is not None or fault.crash.root.frames:
         return found
     # Of an exception whose calls are gone its module tells where its class does not, as a word and as a file.
@@ -80,12 +96,41 @@ def layer(case: Case, fault: Fault) -> Layer | None:
     return layer_of([f"{link.name}: " for link in fault.crash.links], files)
 
 
+def _of_cut_call(fault: Fault) -> tuple[str, ...]:
+    """A file of the function that the last line of a cut traceback calls, where all that vLLM has of its name are of
+    one part."""
+    frames = fault.crash.root.frames if fault.cut and fault.crash is not None else ()
+    if not frames or fault.functions[-1:] == (frames[-1].function,):
+        return ()
+    files = [f"/vllm/{file}" for file in files_of(fault.functions[-1])]
+    parts = {part.id for file in files if (part := layer_of((), (file,))) is not None}
+    return tuple(files[:1]) if len(parts) == 1 and len(files) <= _FEW else ()
+
+
 def cut_off_in(case: Case) -> tuple[Fault, Layer] | None:
     """Where every traceback ends before its exception: one, and the part that its calls are of. None where those are
     calls that any failure goes through."""
     cut = case.run.cut_root if case.run is not None else None
-    part = layer(case, cut) if cut is not None else None
+    part = layer(case, cut) if cut is not None and not _leads_on(cut) else None
     return (cut, part) if cut is not None and part is not None and part.id not in _OF_ALL else None
+
+
+def waits_for_another(fault: Fault) -> bool:
+    """Does the last of vLLM's own calls wait for another process, which has the error itself?"""
+    own = _last_own_call(fault)
+    return own is not None and own.function in _WAITING
+
+
+def _leads_on(fault: Fault) -> bool:
+    """Is the last of vLLM's own calls one through which every failure comes: the command's, or one that waits?"""
+    own = _last_own_call(fault)
+    leads = own is not None and own.function in _COMMAND and says(own.file, "call-that-leads-on")
+    return leads or waits_for_another(fault)
+
+
+def _last_own_call(fault: Fault) -> Frame | None:
+    frames = fault.crash.root.frames if fault.crash is not None else ()
+    return next((one for one in reversed(frames) if says(one.file, "call-of-vllm")), None)
 
 
 def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
@@ -126,6 +171,39 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if name is not None and answer_of(case, fault) is None and not _asked_by_client(case, fault):
         offered.append(library.built_with(case, name))
     return first_of_each(offered)
+
+
+def for_the_title(case: Case, part: Layer, title: str, calls: str) -> tuple[Change, ...]:
+    """What turns off that which a person's title names, where no line of the log says what failed: the component's
+    switch (`calls` as it stands in its files), and the feature of this part."""
+    words = title.lower().replace(" ", "_").replace("-", "_")
+    of_component = changes_of(case, switches_of((calls,), title), title)[:1] if calls else ()
+    said = f"{title}\n{title.lower()}"  # a title is written in capitals where a sentence is not
+    known = [answer for answer in part.answers if answer.said and applies(answer, said)]
+    if any(answer.title for answer in known):
+        known = [answer for answer in part.answers if applies(answer, said)]  # it has a name of its own
+    plain = [a for a in part.answers if part.id in _FEATURES and not a.said and a.direction is Direction.REMOVE]
+    of_feature = [one for one in features() if applies(one, words)]
+    return first_of_each(
+        (
+            *said_to_help(case),
+            *without_the_named(case, title),
+            *of_component,
+            *changes_of(case, known, said),
+            *changes_of(case, plain, said),
+        )
+        + changes_of(case, of_feature, words)
+        + (_eager(case),) * (part.id == _COMPILER)
+    )
+
+
+def _eager(case: Case) -> Change | None:
+    why = "eager mode compiles and captures nothing of the model; decoding of small batches becomes slower"
+    return (
+        set_flag(case, "enforce-eager", True, Direction.ADD, why)
+        if case.effective("enforce-eager") is not True
+        else None
+    )
 
 
 def divisor(case: Case, fault: Fault) -> Change | None:
