@@ -15,6 +15,7 @@ class Saw(StrEnum):
     NO_KEY = "nothing was sent: the key is missing"
     PLAIN_HTTP = "it speaks TLS, and the other side does not"
     NO_NAME = "it finds no address for the server's name"
+    NO_PATH = "the server has no such path (404)"
     REFUSED_CONNECTION = "nothing listened: the connection was refused or not made"
     CUT = "the server closed the connection before its answer was complete"
     SERVER_ERROR = "the server itself failed (5xx)"
@@ -44,6 +45,7 @@ _SAW = {
     "client-saw-no-key": Saw.NO_KEY,
     "client-saw-plain-http": Saw.PLAIN_HTTP,
     "client-saw-no-name": Saw.NO_NAME,
+    "client-saw-no-path": Saw.NO_PATH,
     "client-saw-no-listener": Saw.REFUSED_CONNECTION,
     "client-saw-cut": Saw.CUT,
     "client-saw-server-error": Saw.SERVER_ERROR,
@@ -105,6 +107,15 @@ def client(texts: Iterable[str]) -> Client | None:
     if failed is None and succeeded is not None and asked is not None and succeeded <= asked:
         failed = asked - succeeded  # releases before 0.11.1 count the answers alone, and its bar all that were asked
     return Client(name, mark, tuple((k, *saw[k]) for k in Saw if k in saw), succeeded, failed, counted)
+
+
+def failed_answer(texts: Iterable[str]) -> tuple[int, Saw] | None:
+    """The first line that tells of a request which failed, and what became of it; whoever wrote it."""
+    for index, text in enumerate(texts):
+        kind = next((kind for message, kind in _SAW.items() if says(text, message)), None)
+        if kind is not None:
+            return index, kind
+    return None
 
 
 def _sum(known: int | None, more: int | None) -> int | None:

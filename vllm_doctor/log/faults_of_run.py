@@ -11,7 +11,7 @@ from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says, without
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import asked_of_another, kill_accounts, memory_accounts, memory_talk
-from vllm_doctor.log.traceback import Crash, Link, exception_within, raised_in_code
+from vllm_doctor.log.traceback import Crash, Link, exception_within, named_above, raised_in_code
 from vllm_doctor.log.unpickled import kind_of
 from vllm_doctor.records.log import LogLine
 
@@ -178,12 +178,20 @@ class RunWithFaults(RunWithPhases):
         raises what it says."""
         told: list[Fault] = []
         for crash in self._cut:
-            raised = raised_in_code(crash.root.frames[-1].code)
+            raised = raised_in_code(crash.root.frames[-1].code) or self._named_above(crash)
             named = Link(*raised, crash.root.frames, crash.last) if raised is not None else crash.root
             whole = replace(crash, links=(named,))
             hits = _said_in([": ".join(raised)], crash.last) if raised is not None else ()
             told.append(Fault(crash.first, crash.last, whole, hits, self._stage_in(whole, crash.first)))
         return tuple(told)
+
+    def _named_above(self, crash: Crash) -> tuple[str, str] | None:
+        """The exception of a traceback that was cut, by the line that the same logger wrote above it."""
+        if crash.first == 0:
+            return None
+        above, first = self.lines[crash.first - 1], self.lines[crash.first]
+        same = (above.process, above.pid, above.module) == (first.process, first.pid, first.module)
+        return named_above(above.text) if same and above.module is not None else None
 
     @cached_property
     def _cut(self) -> tuple[Crash, ...]:

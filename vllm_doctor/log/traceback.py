@@ -12,8 +12,11 @@ from vllm_doctor.log.match import says
 from vllm_doctor.records.log import LogLine
 
 START = "Traceback (most recent call last)"
-# People who shorten a call leave its line number out, and what follows it.
-_FRAME = Pattern(r'\s*(?:\^\s*)?File "([^"]+)", line (\d{1,9}|\.{3}|…)(?:, in (.+)|(?<=[.…])\s*$)')
+# People who shorten a call leave its line number out, and what follows it; who cuts a traceback cuts within a call.
+_FRAME = Pattern(
+    r'\s*(?:\^\s*)?(?:File "|(?=[\w./~-]{1,200}\.py", line \d))([^"]+)", line (\d{1,9}|\.{3}|…)'
+    r"(?:, in (.+)|(?<=[.…])\s*$)"
+)
 # As IPython and notebooks write a call: the path and line together, then a listing with line numbers.
 _CELL = Pattern(r"\s*File \[?([^\s\]]+?\.py):(\d{1,9})\]?(?:\([^)]{0,400}\))?, in (?:\w+\.)*(\w+)\(")
 # The same before IPython 8, which Colab still runs: no line number, and a cell of a notebook has a name of its own.
@@ -52,6 +55,10 @@ _KEY = Pattern(r"'[^']{1,300}'")
 # A line of code that raises, with the literal that it raises in.
 _RAISES = Pattern(
     r"raise ((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\((?:[rbuf]{1,2}(?=['\"]))?['\"](.{1,600})['\"],?\)\s*(?:from .{1,80})?$"
+)
+# An exception as `repr` writes it, with the one sentence or key that it holds.
+_REPR = Pattern(
+    r"((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout))\((?:(?:['\"](.{1,600})['\"])|\d{1,20})?,?\)\s*$"
 )
 # The head of a record of torch's C++ logger (c10/util/Logging.cpp), which no message of an exception goes on with.
 _C10 = Pattern(r"\[[WIEF](?:\d{3,4} [\d:.]{8,18})? [\w.]{1,60}\.(?:cpp|cc|cu|h):\d{1,5}\] ")
@@ -224,6 +231,12 @@ def raised_in_code(code: str) -> tuple[str, str] | None:
     """What a call's own line raises, with the words that are fixed in it: its exception, where that was cut away."""
     raises = _RAISES.match(code)
     return (raises[1], raises[2]) if raises is not None else None
+
+
+def named_above(text: str) -> tuple[str, str] | None:
+    """The exception as Python writes it (`repr`) in the line above its traceback: V0's engine logs both."""
+    named = _REPR.match(text)
+    return (named[1], named[2] or "") if named is not None else None
 
 
 def tracebacks(lines: Sequence[LogLine], *, torn: bool = False) -> tuple[Crash, ...]:

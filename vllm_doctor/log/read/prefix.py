@@ -110,6 +110,9 @@ UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 # With this begins what is read of an answer that the text has in another form: none of its lines says so.
 REWORDED = "openai."
+# So much a client writes before the body that it prints.
+_LEAD = 60
+_DECODER = json.JSONDecoder()
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
 
 
@@ -289,9 +292,9 @@ class Stripper:
             elif text[:1] == "[" and (cached := _LMCACHE.match(text)) is not None:
                 level, module, at = cached["level"], "lmcache/logging.py", at or cached["at"]
                 text = text[cached.end() :]
-            elif text[:1] == "[" and (short := SHORT_HEADER.match(text)) is not None:
+            elif (bare := text.lstrip(" "))[:1] == "[" and (short := SHORT_HEADER.match(bare)) is not None:
                 module = short["module"]
-                text = text[short.end() :]
+                text = bare[short.end() :]
             text = _with_phrase(text)
             torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
             bar = _BAR.match(text) if "%|" in text else None
@@ -322,8 +325,22 @@ def _with_phrase(text: str) -> str:
 def _refusal(text: str) -> str:
     if "Hosted_vllmException - " in text and (passed := _PASSED_ON.match(text)) is not None:
         return f"{REWORDED}APIStatusError: Error code: 400 - {passed['what']}"
+    if '"code"' in text and (body := _body_behind(text)) is not None:
+        return body
     client = _TOLD_CLIENT.match(text) if "4" in text[:40] else None
     return text if client is None else f"{REWORDED}APIStatusError: Error code: {client['code']} - {client['what']}"
+
+
+def _body_behind(text: str) -> str | None:
+    """The body of a server's answer behind a few words of the client that prints it."""
+    at = text.find('{"')
+    if not 0 < at <= _LEAD:
+        return None
+    try:
+        row, _ = _DECODER.raw_decode(text, at)
+    except (ValueError, RecursionError):
+        return None
+    return _answer(row) if isinstance(row, dict) else None
 
 
 def _passed_on(text: str) -> str:
