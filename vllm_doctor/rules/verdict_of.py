@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
+from vllm_doctor.log.client import Saw, failed_answer
 from vllm_doctor.log.last_figures import against_an_ok
 from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end, torn_traceback
 from vllm_doctor.log.match import anchors, catalogue, says
@@ -85,7 +86,7 @@ def _unsure(run: AnalysedRun) -> str | None:
         )
     if (told := last_words(run)) is not None:
         still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
-        return (
+        return _cut_off(run) or (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
         )
@@ -122,6 +123,28 @@ def _first_step(run: AnalysedRun) -> str | None:
     return _BATCH_BEGINS + silence.usual(run).look
 
 
+# Where the cause of a failed request stands, by what a log that is not the server's tells of it.
+_ASK = {
+    Saw.SERVER_ERROR: "the server wrote the cause into its own log of that minute: vllm-doctor diagnose SERVER-LOG",
+    Saw.REFUSED_REQUEST: "the answer's body says what the server refuses: send the same request by hand (curl -s "
+    "http://HOST:PORT/v1/chat/completions -H 'Content-Type: application/json' -d @request.json)",
+    Saw.NO_PATH: "compare the path with the server's own (curl -s http://HOST:PORT/openapi.json)",
+}
+
+
+def _of_a_client(run: AnalysedRun) -> str | None:
+    """Where to look for the cause of a request that failed, in a log of which no line is the server's."""
+    told = failed_answer(line.text for line in run.lines)
+    if told is None or told[1] not in _ASK:
+        return None
+    index, saw = told
+    return f"line {run.lines[index].number} tells of a request, and {saw.value}: {_ASK[saw]}"
+
+
+def _then(told: str | None) -> str:
+    return f"; {told}" if told is not None else ""
+
+
 def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
     """No line is vLLM's: a server's lines of access may still tell how it fares (`docker logs --tail 20`), where there
     is nothing else: each line ends with its 200."""
@@ -136,7 +159,7 @@ def _of_no_name(run: AnalysedRun) -> tuple[Verdict, str]:
             "a server answers GET /health with 200 here, and no line says that it is vLLM or answers a request to a "
             "model: give its log from the start, or ask it (vllm-doctor diagnose http://HOST:PORT)"
         )
-    return Verdict.UNKNOWN, "no line of this log comes from vLLM"
+    return Verdict.UNKNOWN, "no line of this log comes from vLLM" + _then(_of_a_client(run))
 
 
 def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
@@ -160,10 +183,7 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
         return Verdict.UNKNOWN, f"a process died, and the log does not contain what failed before it{_own_log(run)}"
     if not run.by_vllm:
-        return (
-            Verdict.UNKNOWN,
-            f"this log mentions vLLM, but vLLM wrote no line of it: give the server's own log{_own_log(run)}",
-        )
+        return Verdict.UNKNOWN, _of_others_words(run)
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
     if run.served(least=StartupPhase.SERVING) or (run.served() and run.answered):
@@ -191,6 +211,22 @@ def _refusals(run: AnalysedRun) -> str:
         return ""
     first = run.lines[refused[0].index].number
     return f"; from line {first} on it refuses requests (400): the answer's body says why, which the client has"
+
+
+def _of_others_words(run: AnalysedRun) -> str:
+    """vLLM is spoken of, and wrote no line."""
+    look = _then(_of_a_client(run)) or f": give the server's own log{_own_log(run)}"
+    return _cut_off(run) or f"this log mentions vLLM, but vLLM wrote no line of it{look}"
+
+
+def _cut_off(run: AnalysedRun) -> str | None:
+    """Calls without the exception that ended them, in a text that somebody cut."""
+    cut = next((one for one in run.cut_short if one.cut), None)
+    if cut is None:
+        return None
+    through = ", and any failure goes through its calls" if any(says(f, "call-of-vllm") for f in cut.files) else ""
+    number = run.lines[cut.index].number
+    return f"the traceback of line {number} is cut before its exception{through}: give the lines below it"
 
 
 def _own_log(run: AnalysedRun) -> str:

@@ -3,6 +3,7 @@
 import shlex
 from pathlib import PurePosixPath
 
+from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.distributions import distribution
 from vllm_doctor.knowledge.system_libraries import system_library
 from vllm_doctor.log.fault import Fault
@@ -40,6 +41,7 @@ from vllm_doctor.rules.remedies.missing_module import (
     not_made_for,
 )
 from vllm_doctor.rules.remedies.named_library import named_library
+from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.python_environment import (
     CAUSES,
     IN_IMAGE,
@@ -85,6 +87,7 @@ _IDS = (
     "program-denied",
     "program-not-there",
     "nvcc-arch",
+    "nvcc-option",
     "toolkit-headers",
     "compiler-too-new",
     "cuda-headers-missing",
@@ -199,6 +202,24 @@ def _of_reader(case: Case, fault: Fault) -> Finding | None:
     )
 
 
+def _of_vllms_class(case: Case, fault: Fault) -> Finding | None:
+    """The class that lacks it is vLLM's own: no release of transformers brings it."""
+    lacks = fault.fields("transformers-attribute")
+    if not lacks or not says(lacks["kind"], "class-of-a-tokenizer") or not api.is_class(lacks["kind"]):
+        return None
+    why = "vLLM's own class lacks what its other code reads of it: a defect of the release; a newer one may have it"
+    plain = "the model's own tokenizer in place of this class, where its files have one (tokenizer.json)"
+    return finding(
+        RULE,
+        title=f"vLLM's own {lacks['kind']} has no {lacks['name']}",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(newer(case, fault, why), set_flag(case, "tokenizer-mode", "hf", Direction.CHANGE, plain)),
+        refute="the same start works with another release of transformers beside this vLLM",
+    )
+
+
 def _of_feature(case: Case, fault: Fault) -> Finding | None:
     """What the launch asks for reads a field that this kind of model has not: another transformers brings none."""
     lacks = fault.fields("transformers-attribute")
@@ -288,8 +309,8 @@ def judge(case: Case) -> Outcome:
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
     fits = "transformers-attribute" in fault.ids
-    if (of_reader := _of_reader(case, fault)) is not None:
-        return of_reader
+    if (of_code := _of_reader(case, fault) or _of_vllms_class(case, fault)) is not None:
+        return of_code
     if on_transformers_code(case, fault):
         return Clear("the architecture is not in this release: it ran on Transformers' code")
     if (of_feature := _of_feature(case, fault)) is not None:

@@ -26,6 +26,16 @@ _REACH = thing(
     "the client needs the host and the port as seen from its own host or container",
     command="curl -sS -m 5 http://HOST:PORT/health; ss -ltnp   # from the client's host",
 )
+_PATHS = (
+    "the server at this address has no such path: the base URL of an OpenAI client ends in /v1, once; a client of "
+    "another server's paths needs that server"
+)
+# A trainer's client asks for paths that its own way of starting vLLM brings.
+_OF_TRAINER = {
+    "TRL's trainer": "TRL's trainer asks paths that `vllm serve` does not have: start the server with `trl vllm-serve`,"
+    " of the same release of TRL as the trainer",
+}
+_ROUTES = "curl -s http://HOST:PORT/openapi.json | grep -o '\"/[a-z0-9/_]*\"'   # the paths that it has"
 _MODELS = "curl -sS -m 5 http://HOST:PORT/v1/models   # from the client's host"
 # What the client itself does wrong, so that no log of the server knows of it.
 _OWN = {
@@ -77,14 +87,17 @@ def judge(case: Case) -> Outcome:
             for name, count in (("answered", told.succeeded), ("failed", told.failed))
             if count is not None
         ),
-        changes=_changes(saw),
+        changes=_changes(told.name, saw),
         refute="the server's log of the same minutes shows these requests answered",
     )
 
 
-def _changes(saw: list[Saw]) -> tuple[Change, ...]:
+def _changes(client: str, saw: list[Saw]) -> tuple[Change, ...]:
     """A client that sends nothing is set right, a server that is not reached is reached first; what a server did, its
     own log tells."""
+    if saw and saw[0] is Saw.NO_PATH:
+        why = _OF_TRAINER.get(client, _PATHS)
+        return (thing(ChangeKind.OS, "server-address", Direction.REPAIR, why, command=_ROUTES),)
     if saw and saw[0] in _OWN:
         name, why, command = _OWN[saw[0]]
         return (thing(ChangeKind.OS, name, Direction.REPAIR, why, command=command),)

@@ -1,5 +1,7 @@
 """VD528: a component reports at the level ERROR that it failed, without a traceback, and nothing works after it."""
 
+from itertools import takewhile
+
 from vllm_doctor.knowledge.answers import applies
 from vllm_doctor.knowledge.layers import Layer, layer_of, layers
 from vllm_doctor.knowledge.layers.headings import named_in, part_of_title
@@ -21,6 +23,8 @@ from vllm_doctor.rules.remedies.said_to_help import without_the_named
 from vllm_doctor.rules.say import finding
 
 _CHANGES = 3
+# Steps in a row for which a request waits for another server's blocks.
+_STILL = 3
 # The part that works beside the engine, which goes on without it; how often it must complain, and how many lines of it
 # are read.
 _BESIDE, _OFTEN, _LATEST = "kv-transfer", 2, 200
@@ -111,10 +115,19 @@ def _of_the_title(
 def _repeated(run: AnalysedRun) -> tuple[tuple[LogLine, ...], tuple[LogLine, Layer]] | None:
     """What a connector says again and again while the engine works on: it serves, without what the connector is for."""
     part = next(layer for layer in layers() if layer.id == _BESIDE)
+    if waits := _waits(run):
+        return waits, (waits[-1], part)
     known = [answer for answer in part.answers if answer.title and answer.said]
     told = [line for line in run.lines if line.level in _COMPLAINS and _of(part, line)]
     told = [line for line in told[-_LATEST:] if any(applies(answer, line.text) for answer in known)]
     return (tuple(told), (told[-1], part)) if len(told) >= _OFTEN else None
+
+
+def _waits(run: AnalysedRun) -> tuple[LogLine, ...]:
+    """The last lines of a log of level DEBUG, where the scheduler says of a request at each step that it waits."""
+    written = (line for line in reversed(run.lines) if line.text.strip())
+    told = tuple(takewhile(lambda line: says(line.text, "waits-for-remote-kv"), written))[::-1]
+    return told if len(told) >= _STILL else ()
 
 
 def _of(part: Layer, line: LogLine) -> bool:

@@ -22,6 +22,8 @@ from vllm_doctor.rules.say import finding
 _ALONE = "vLLM wrote no line about it"
 # So many words before it are callers', and so many of its own are a sentence.
 _CALLERS, _FEWEST = 2, 3
+_OWN_NAME = "vllm"
+_RUNS_WORKERS = frozenset({"ray-head", "triton"})
 _ARTICLES = ("A ", "The ", "Another ")
 
 
@@ -36,7 +38,7 @@ def judge(case: Case) -> Outcome:
     if run.root is not None or run.refused is not None or run.client is not None:
         return NotHere("vLLM or its client says what failed")
     told = foreign_error(run)
-    if not speaks_of_vllm(run) and (told is None or not told_of_a_request(run, told)):
+    if not speaks_of_vllm(run) and (told is None or not (told_of_a_request(run, told) or _started_it(told))):
         return NotHere("nothing here speaks of vLLM")
     if told is None:
         return Clear("no other program wrote an error below the last line that shows that vLLM works")
@@ -46,7 +48,7 @@ def judge(case: Case) -> Outcome:
     named = step.title if step is not None else ""
     title = named or f"{told.name}: {told.what}"
     short = not named and len(title) <= excerpt.TITLE
-    certain = told.fatal or not run.by_vllm
+    certain = told.fatal or not run.by_vllm or (step is not None and _OWN_NAME in told.what.lower())
     return finding(
         RULE,
         title=title if named or short else _innermost(told) or beside(f"{told.name}: ", " ".join(told.what.split())),
@@ -63,6 +65,11 @@ def judge(case: Case) -> Outcome:
         layer=told.program.id,
         then=told.program.next,
     )
+
+
+def _started_it(told: ForeignError) -> bool:
+    """Did a program end itself that runs vLLM's workers as its own? Its last words need not name them."""
+    return told.fatal and told.program.id in _RUNS_WORKERS
 
 
 def _innermost(told: ForeignError) -> str:

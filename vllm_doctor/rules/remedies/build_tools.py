@@ -29,6 +29,7 @@ TOOLS = {
 # A toolkit that is there, but does not fit what it is to compile; the last is what the build itself says of it.
 UNFIT = {
     "nvcc-arch": "a newer CUDA toolkit: nvcc is older than this GPU",
+    "nvcc-option": "a newer CUDA toolkit: nvcc does not know an option that this code is compiled with",
     "toolkit-headers": "nvcc and headers of one release: CUDA_HOME and the include path name different toolkits",
     "compiler-too-new": "an older gcc (CC, CXX, NVCC_CCBIN): this toolkit does not support a gcc as new as this one",
     "cuda-headers-missing": "the headers of the CUDA toolkit (cuda-toolkit, or its -dev packages), of nvcc's release",

@@ -16,6 +16,7 @@ from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.remedies.answer import changes_of
+from vllm_doctor.rules.remedies.layer import first_of_each
 from vllm_doctor.rules.say import set_flag, thing
 
 # One request may be at fault itself, and the log may end before the next one. Where nothing but answers tells, three;
@@ -32,6 +33,7 @@ _ROUTES = (
 _NAMES = "curl -s http://HOST:PORT/v1/models"
 _BY_HAND = "curl -s http://HOST:PORT/v1/chat/completions -H 'Content-Type: application/json' -d @request.json"
 _SERIOUS = frozenset({"ERROR", "CRITICAL"})
+_OF_REQUESTS = "requests"
 
 
 class FailedRequests(NamedTuple):
@@ -58,6 +60,8 @@ def failed_requests(case: Case) -> FailedRequests | None:
     own = [hit for hit in run.all("request-failed") if hit.index > answered]
     failed = sorted(hit.index for hit in (*own, *run.all("request-refused")) if hit.index > answered)
     only = answered < 0 and not any(stats.generation for stats in run.stats)
+    if only and not failed and not run.miles and not run.stats:
+        return _told(case, run, answered, len(run.lines))  # a line that somebody quotes alone
     if len(failed) < _REQUESTS - only or _served(run, failed[0]):
         return None
     if (told := _told(case, run, answered, failed[-1])) is not None:
@@ -151,18 +155,16 @@ def _told(case: Case, run: AnalysedRun, after: int, until: int) -> FailedRequest
     too_long = {hit.index for hit in run.all("request-too-long")}
     for index in reversed(range(after + 1, until)):
         line = run.lines[index]
-        if (
-            index in too_long
-            or line.level not in _SERIOUS
-            or line.module is None
-            or not says(line.module, "module-of-requests")
-        ):
+        if index in too_long or line.level not in _SERIOUS or line.module is None:
             continue
         part = layer_of((line.text,), ())
+        # the first releases checked a request in the server's own file, whose other lines are about the start
+        if not says(line.module, "module-of-requests") and (part is None or part.id != _OF_REQUESTS):
+            continue
         answers = part.answers if part is not None else ()
         title = next((a.title for a in answers if a.title and a.said and applies(a, line.text)), "")
         if title:
-            changes = changes_of(case, answers, line.text)
+            changes = first_of_each(changes_of(case, answers, line.text))
             return FailedRequests(index, title, excerpt.said(line.text.strip()), changes)
     return None
 

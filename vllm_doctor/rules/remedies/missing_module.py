@@ -20,7 +20,7 @@ from vllm_doctor.rules.gates.machine_kind import machine_kind
 from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.remedies.another_release import OfAnotherVllm
 from vllm_doctor.rules.remedies.of_another_vllm import module_of_vllm, name_of_vllm
-from vllm_doctor.rules.remedies.unfit_package import folder, importer, of_this_vllm, stands_beside
+from vllm_doctor.rules.remedies.unfit_package import folder, importer, is_file, of_this_vllm, stands_beside
 from vllm_doctor.rules.say import thing, upgrade
 
 _OWN = "vllm"
@@ -236,9 +236,9 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     if top in sys.stdlib_module_names:
         return MissingModule(f"This Python does not fit this vLLM: {module} has no {name}", (_python(case),), refute)
     package = distributions.distribution(module)
-    if package is None:
-        return None
     reader = stands_beside(fault)
+    if package is None:
+        return _of_two_others(fault, reader, top, refute) if reader not in {None, top} else None
     if reader is not None and reader != package:
         title = f"{reader} and the installed {package} do not fit each other"
         return MissingModule(title, (_made_for(case, reader, package), another(case, package)), refute)
@@ -254,6 +254,20 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     title = f"{package} does not fit this vLLM: {module} has no {name}"
     hidden = (_look_for_folder(module),) if "module-attribute" in fault.ids and "." not in module else ()
     return MissingModule(title, (another(case, package), *hidden), refute)
+
+
+def _of_two_others(fault: Fault, reader: str | None, package: str, refute: str) -> MissingModule | None:
+    """Two packages that no release of vLLM requires, of releases that were not made for each other."""
+    if reader is None or is_file(reader) or any(says(file, "call-of-vllm") for file in fault.files):
+        return None
+    both = [shlex.quote(one.replace("_", "-")) for one in (reader, package)]
+    why = (
+        f"neither is vLLM's: install the release of {package} that {reader} asks for (pip check names it), of the same "
+        "release where both are of one project"
+    )
+    command = f"pip install -U {' '.join(both)}; pip check"
+    change = thing(ChangeKind.PACKAGE, "foreign-package", Direction.CHANGE, why, to=package, command=command)
+    return MissingModule(f"{reader} and the installed {package} do not fit each other", (change,), refute)
 
 
 def _of_the_same_package(fault: Fault, top: str) -> bool:

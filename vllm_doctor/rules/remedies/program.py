@@ -11,6 +11,7 @@ from msgspec import structs
 
 from vllm_doctor.knowledge import api, versions
 from vllm_doctor.knowledge.distributions import distribution, listed, required
+from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
@@ -57,6 +58,8 @@ class ForeignProgram(msgspec.Struct, frozen=True):
 def program(case: Case, fault: Fault) -> ForeignProgram | None:
     """The package, where its innermost call is of the part of it that speaks with vLLM; None otherwise."""
     root = _who_asked(fault.crash.root) if fault.crash is not None and fault.crash.root.frames else None
+    if root is not None and _passes_on(root):
+        return None
     if root is not None and root.kind in _REFUSES and root.message.strip():
         return _own_check(root)
     if root is not None and (root.kind in _BROKEN or (root.kind == "RuntimeError" and root.frames[-1].by_hand)):
@@ -96,6 +99,12 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     with_it = _release_with(case, root, key) if key is not None else None
     changes = (with_it, newer) if with_it is not None else (newer, older)
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", changes)
+
+
+def _passes_on(root: Link) -> bool:
+    """Does a program raise again, under a class of its own choice, what another part said?"""
+    code = root.frames[-1].code if root.frames else ""
+    return says(code, "raises-what-it-was-given") and layer_of((f"{root.kind}: {root.message}",), ()) is not None
 
 
 def _who_asked(root: Link) -> Link:
