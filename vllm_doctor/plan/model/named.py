@@ -37,7 +37,14 @@ def expression(pattern: str) -> re.Pattern[str]:
 @lru_cache(maxsize=8192)
 def spellings(name: str) -> tuple[str, ...]:
     """A module's name in the checkpoint and as vLLM has it: the text model of a multimodal one stands under
-    `language_model.model`, towers under no `model` (hf_to_vllm_mapper of each model)."""
+    `language_model.model`, towers under no `model` (hf_to_vllm_mapper of each model). Gemma 4's checkpoints have
+    experts in the layer itself, vLLM in its `moe` (gemma4.py)."""
+    if ".moe.experts." in name:
+        return _spelled(name) + _spelled(name.replace(".moe.experts.", ".experts."))
+    return _spelled(name)
+
+
+def _spelled(name: str) -> tuple[str, ...]:
     text = name.removeprefix("model.language_model.")
     if text != name:
         kept = (name, f"language_model.model.{text}", f"model.{text}", f"language_model.{text}")

@@ -24,7 +24,7 @@ from vllm_doctor.plan.terms.fragments import stranded
 from vllm_doctor.plan.terms.host import Offloaded, offloaded
 from vllm_doctor.plan.terms.kv import Pool
 from vllm_doctor.plan.terms.lora import lora_bytes
-from vllm_doctor.plan.terms.matrices import padded_vocab
+from vllm_doctor.plan.terms.matrices import first_expert, padded_vocab
 from vllm_doctor.plan.terms.pages import pool_of
 from vllm_doctor.plan.terms.products import products
 from vllm_doctor.plan.terms.term import Term
@@ -115,7 +115,7 @@ def stage_of(a: Architecture, s: Settings, gpu: Card | None, index: int, fmt: Sc
             s,
             capability=gpu.capability if gpu else None,
             multiprocessors=gpu.multiprocessors if gpu else 132,
-            experts=fmt.choose("model.layers.1.mlp.experts.0.up_proj", True).name if a.moe is not None else "",
+            experts=fmt.choose(first_expert(a), True).name if a.moe is not None else "",
             first_stage=index == 0,
             last_stage=last,
             balancing=pass_,

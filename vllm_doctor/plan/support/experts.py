@@ -18,7 +18,7 @@ from vllm_doctor.plan.model.quantization import INT8_CHANNEL, NVFP4, scheme
 from vllm_doctor.plan.support.asked_facts import FactTest
 from vllm_doctor.plan.support.card import methods
 from vllm_doctor.plan.support.without_experts import unable
-from vllm_doctor.plan.terms.matrices import layer_matrices
+from vllm_doctor.plan.terms.matrices import first_expert, layer_matrices
 
 # Generations that FlashInfer's kernel of experts is compiled for (fused_moe/flashinfer_cutlass_moe.py of 0.15.1).
 _FLASHINFER = frozenset({9, 10, 11, 12})
@@ -49,8 +49,7 @@ def refusals(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[Refusal
     if not s.does.four_bit_experts_on_ten_alone or s.flashinfer_experts:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    layer = min(a.moe.layers, default=0)
-    if fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.up_proj", True) == NVFP4 and _in_four_bits(a):
+    if fmt.choose(first_expert(a), True) == NVFP4 and _in_four_bits(a):
         yield Refusal(
             "quantization_config",
             f"NVFP4 experts on {gpu.name}, compute capability {gpu.capability}",
@@ -82,7 +81,7 @@ def _kind(a: Architecture, s: Settings) -> str:
     if a.quantization is None and s.quantization is None:
         return "" if s.loras else "unquantized"
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    form = fmt.choose(f"{a.text_prefix}.layers.{min(a.moe.layers, default=0)}.mlp.experts.0.up_proj", True)
+    form = fmt.choose(first_expert(a), True)
     if fmt.name in _FLOATS and (form == NVFP4 or form.name == "fp8"):
         return form.name
     if s.loras:
@@ -184,8 +183,7 @@ def _cut_scales(a: Architecture, s: Settings, gpu: Card) -> Iterator[Refusal]:
     if a.moe is None or par.width_split == 1 or a.moe.width % par.width_split or (gpu.capability or 0) >= BLACKWELL:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    layer = min(a.moe.layers, default=0)
-    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+    form = fmt.choose(first_expert(a, "down_proj"), True)
     each, group = a.moe.width // par.width_split, NVFP4.group or 1
     if form == NVFP4 and each % group:
         yield Refusal(
@@ -208,8 +206,7 @@ def _for_few_tokens(a: Architecture, s: Settings) -> Iterator[Refusal]:
     if a.moe is None or not s.does.packed_experts_by_wna16 or s.eager or par.expert or a.moe.width % par.width_split:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    layer = min(a.moe.layers, default=0)
-    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+    form = fmt.choose(first_expert(a, "down_proj"), True)
     if fmt.name not in _PACKED or form.bits != 4 or form.name == "mxfp4" or form.group not in _GROUPS:
         return
     each = a.moe.width // par.width_split
@@ -227,8 +224,7 @@ def _on_one_rank(a: Architecture, s: Settings) -> Iterator[Refusal]:
         return
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
     if a.moe is not None and fmt.name in {"awq", "awq-marlin", "compressed-tensors"}:
-        layer = min(a.moe.layers, default=0)
-        form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.down_proj", True)
+        form = fmt.choose(first_expert(a, "down_proj"), True)
         if form.bits == 4 and form.group in _GROUPS:
             needed = f"no --enable-expert-parallel: {s.version} spreads no experts in packed integers"
             yield Refusal("--enable-expert-parallel", "set", needed)
@@ -283,9 +279,8 @@ def _without_gate(a: Architecture, s: Settings) -> bool:
     """Are these experts of one matrix and a down projection, in 8-bit floats or NVFP4 (oracle/fp8.py, nvfp4.py)?"""
     if a.moe is None or a.gated_mlp or not s.does.gates_of_experts_asked or a.quantization is None:
         return False
-    layer = min(a.moe.layers, default=0)
     fmt = scheme(a.quantization, s.quantization, s.element, s.gguf)
-    form = fmt.choose(f"{a.text_prefix}.layers.{layer}.mlp.experts.0.up_proj", True)
+    form = fmt.choose(first_expert(a), True)
     return form == NVFP4 or form.name == "fp8"
 
 

@@ -12,6 +12,7 @@ from vllm_doctor.plan.launch.exchange import ELASTIC, ONE_SIDED, TWO_SIDED
 from vllm_doctor.plan.launch.settings import Settings
 from vllm_doctor.plan.model.architecture import Architecture, Moe
 from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.terms.matrices import first_expert
 
 _MIB, _GIB = 1 << 20, 1 << 30
 # Hidden sizes that kernels of low latency have code for; others are padded (prepare_finalize/deepep_ll.py, nixl_ep.py).
@@ -56,7 +57,7 @@ def _queues(ranks: int, multiprocessors: int) -> float:
 
 
 def _experts(a: Architecture, s: Settings) -> str:
-    return scheme(a.quantization, s.quantization, s.element).choose("model.layers.1.mlp.experts.0.up_proj", True).name
+    return scheme(a.quantization, s.quantization, s.element).choose(first_expert(a), True).name
 
 
 def _pushed(a: Architecture, moe: Moe, s: Settings, rows: int) -> float:

@@ -140,10 +140,22 @@ def _recurrent(a: Architecture, p: str, tp: int) -> Iterator[Matrix]:
     yield Matrix("conv", (values + 2 * keys) * r.conv, 1, vector=True)
 
 
+def _names(a: Architecture, p: str) -> tuple[str, str]:
+    """What the part behind attention of layer `p` is called: dense, with experts."""
+    dense, sparse = MLP_NAMES.get(a.model_type, ("mlp", "mlp"))
+    return f"{p}.{dense}", f"{p}.{sparse}"
+
+
+def first_expert(a: Architecture, part: str = "up_proj") -> str:
+    """A matrix of the first expert there is, by its name: what format experts have is asked of it."""
+    layer = min(a.moe.layers, default=0) if a.moe is not None else 0
+    return f"{_names(a, f'{a.text_prefix}.layers.{layer}')[1]}.experts.0.{part}"
+
+
 def feed_forward(a: Architecture, index: int, p: str, par: Parallel) -> Iterator[Matrix]:
     """The matrices of one layer's MLP or experts, as one rank holds them (fused_moe/layer.py)."""
     moe = a.moe if a.moe is not None and index in a.moe.layers else None
-    dense, sparse = (f"{p}.{name}" for name in MLP_NAMES.get(a.model_type, ("mlp", "mlp")))
+    dense, sparse = _names(a, p)
     if moe is None:
         if a.width:
             times = 2 if a.double_wide and a.layers[index].shares_kv else 1
