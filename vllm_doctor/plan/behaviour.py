@@ -59,6 +59,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     mla_block_64: bool
     video_beside_image: bool
     trims_unseen: bool
+    own_format_first: bool
+    masks_images: bool
     dots_turns_in_float32: bool
     copies_encoder_outputs: bool
     asks_map_of_adapted_experts: bool

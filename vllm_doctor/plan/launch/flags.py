@@ -30,6 +30,7 @@ class Flags:
 
     def __init__(self, line: LaunchLine) -> None:
         self.values = line.flags
+        self.model = line.model or ""
 
     def int(self, name: str, default: int, low: int = 0, high: int = 2**40) -> int:
         """A whole number in [low, high], or the default. Raises SettingError."""

@@ -3,6 +3,8 @@ model's pass."""
 
 from __future__ import annotations
 
+from math import ceil
+
 import msgspec
 
 from vllm_doctor.plan.launch.settings import Settings
@@ -38,6 +40,9 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
         run = e * patches * values
         run += e * budget * a.hidden * v.deepstack
         formula = f"{patches:.0f} patches × {formula} × {e} B"
+        if v.kind == "pixtral" and s.does.masks_images:
+            run += _mask(patches, e)
+            formula += f" + a mask of {patches:.0f} × {patches:.0f} × {e} B"
     kept = outputs + pixels
     shown = f"{budget} × {a.hidden} × {1 + v.deepstack} × {e} B, and pixels"
     # InternVL's tower is through before its outputs are made.
@@ -64,6 +69,12 @@ def _values(v: Vision, s: Settings) -> tuple[float, str]:
     wide = 5 + 8 / ranks if v.kind.startswith("qwen3") and ranks > 1 else tiles.attention(v, s) if v.tiles else 0.0
     wide = _dots(s, ranks) if v.kind == "dots_vit" else wide
     return max((mlp, f"({stream}×{v.hidden} + MLP)"), (wide * v.hidden, f"{wide:g}×{v.hidden}"))
+
+
+def _mask(patches: float, element: int) -> float:
+    """Bytes of the mask that keeps the images of one batch apart (transformers' generate_block_attention_mask): of all
+    patches by all. torch copies it into rows of 8 where it has others (attention.cpp pad_bias)."""
+    return element * patches * (patches + (ceil(patches / 8) * 8 if patches % 8 else 0))
 
 
 def _dots(s: Settings, ranks: int) -> float:
