@@ -47,9 +47,10 @@ _UNIFIED_EARLY, _UNIFIED_GROWS = Estimate(1.0, 0.5, 0.8), Version((0, 18))
 
 # What a process of vLLM's ROCm build takes outside torch: HIP's code objects, hipBLASLt's workspaces, and what grows
 # while weights are loaded, which it counts twice (platforms/rocm.py get_current_memory_usage: all that the device has
-# lent, 0.9 to 0.27). MI300X: one card 2.1 GiB (0.6.3), 1.6 (0.11) and 1.1 (0.17.1); with RCCL's buffers two ranks 1.9
-# (0.9.2) and eight 5.4 (0.6.3); so many for each rank beyond the first.
-_HIP, _RCCL = Estimate(1.65, 0.8, 0.8), Estimate(0.4, 0.4, 0.7)
+# lent, 0.9 to 0.27). MI300X: one card 2.1 GiB (0.6.3), 1.6 (0.11), 1.1 (0.17.1) and 0.6 (0.22); with RCCL's buffers two
+# ranks 1.9 (0.9.2) and eight 5.4 (0.6.3); so many for each rank beyond the first.
+_HIP, _HIP_LATER, _LATER = Estimate(1.65, 0.8, 0.8), Estimate(0.85, 0.6, 0.8), Version((0, 17))
+_RCCL = Estimate(0.4, 0.4, 0.7)
 
 
 # How far DeepEP's buffers may be larger: the symmetric heap in which they lie is rounded, and has its own book.
@@ -73,8 +74,9 @@ def _grown(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | No
         return replace(host, gib=host.gib + kept + _token_table(s))
     if gpu is not None and gpu.backend != "CUDA":
         more = s.parallel.tp - 1
-        below, above = _HIP.below + more * _RCCL.below, _HIP.above + more * _RCCL.above
-        return Estimate(_HIP.gib + kept + more * _RCCL.gib, below, above)
+        one = _HIP if s.version < _LATER else _HIP_LATER
+        below, above = one.below + more * _RCCL.below, one.above + more * _RCCL.above
+        return Estimate(one.gib + kept + more * _RCCL.gib, below, above)
     ranks = _joined(a, s)
     cell = _cell(s, gpu, total_gib, ranks)
     fit, unit = cell.fit or _NOTHING, 1.0
@@ -118,8 +120,10 @@ def _joined(a: Architecture, s: Settings) -> int:
 
 def _cell(s: Settings, gpu: Card | None, total_gib: float | None, joined: int) -> Cell:
     """This kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
-    about its memory are, where they are alike."""
-    links = {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
+    about its memory are, where they are alike. Ranks that each have a host of their own are joined by its network,
+    whatever the card has: no start of them is in a fit, two H20 of 0.8.5 logged 0.74 GiB."""
+    apart = joined > 1 and s.parallel.cards == 1
+    links = set[str]() if apart else {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
     ways = {"nvlink" if link == "nvlink" else "pcie" for link in links}
     link = ways.pop() if len(ways) == 1 else None
     capability = gpu.capability if gpu is not None else None
