@@ -39,9 +39,9 @@ _NOTHING = Fit(middle=0.0, each=0.0, below=0.0, above=0.0, hosts=0, starts=0, er
 _KEPT_BELOW, _KEPT_ABOVE = 0.1, 0.15
 # GB10 and Jetson: what is free is what the host calls available (utils/mem_utils.py MemorySnapshot, psutil), so the
 # process' own host memory counts too, and while graphs are captured as well. Beside the table of token ids, which
-# follows from the launch: eight logs of GB10 and Thor, 1.0 to 4.0 GiB, one of 5.3; graphs of five, 1.3 to 1.7 times
+# follows from the launch: twelve logs of GB10 and Thor, 1.0 to 4.0 GiB, one of 5.3; graphs of five, 1.3 to 1.7 times
 # those of other cards. Before 0.18, as on other cards, it is less: 0.7 to 0.9 in three logs of 0.11 and 0.13.
-_UNIFIED, _UNIFIED_GRAPHS = Estimate(2.5, 2.2, 2.4), 1.4
+_UNIFIED, _UNIFIED_GRAPHS = Estimate(2.5, 1.6, 1.9), 1.4
 _UNIFIED_EARLY, _UNIFIED_GROWS = Estimate(1.0, 0.5, 0.8), Version((0, 18))
 
 
