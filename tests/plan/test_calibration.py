@@ -11,6 +11,7 @@ from vllm_doctor.knowledge.versions import as_version
 from vllm_doctor.launch.parse import parse_launch
 from vllm_doctor.plan.calibration import CELLS, Cell, PublishedStart, cells, starts
 from vllm_doctor.plan.launch.resolve import resolve
+from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.terms.outside_torch import non_torch, not_of_torch
 
 REFIT = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "refit.py"))
@@ -165,3 +166,20 @@ def test_only_the_last_stage_keeps_the_second_runner_s_counts_of_output():
     s = resolve(line, v, a, gpu, gpu.total_gib, 2)
     first, last = (non_torch(a, s, gpu, gpu.total_gib, last_stage=last).gib for last in (False, True))
     assert last - first == pytest.approx(1024 * 128256 * 4.125 / 2**30)
+
+
+def test_ranks_that_each_have_a_host_are_joined_by_its_network():
+    line = ("vllm", "serve", "m", "--max-model-len", "8192", "--tensor-parallel-size", "2")
+    together, apart = (
+        foresee(KnownStart((*line, *more), "0.33.0", LLAMA_8B, "NVIDIA H20", 95.0, gpus=2))
+        for more in ((), ("--nnodes", "2"))
+    )
+    assert together is not None
+    assert apart is not None
+    assert apart.now.non_torch_gib < together.now.non_torch_gib - 1
+
+
+def test_rocm_takes_less_from_0_17_on():
+    line = ("vllm", "serve", "m", "--max-model-len", "8192")
+    told = [foresee(KnownStart(line, v, LLAMA_8B, "AMD Instinct MI300X", 191.98)) for v in ("0.16.0", "0.17.0")]
+    assert [round(t.now.non_torch_gib, 2) for t in told if t is not None] == [1.65, 0.85]

@@ -6,6 +6,7 @@ from tests.plan.models import LLAMA_8B, arch
 from vllm_doctor.plan.launch.parallel import Parallel
 from vllm_doctor.plan.model.config_json import ConfigError, Section
 from vllm_doctor.plan.model.quantization import scheme
+from vllm_doctor.plan.terms.matrices import first_expert
 from vllm_doctor.plan.terms.weights import WeightTarget, rank_weights
 
 LINEAR = {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "int", "strategy": "channel"}}}
@@ -197,3 +198,15 @@ def test_a_vision_tower_is_quantized_where_nothing_leaves_it_out():
 
 def test_gptq_and_auto_round_leave_towers_alone():
     assert tower(quant_method="gptq", bits=4) == tower()
+
+
+def test_experts_have_the_name_of_their_family():
+    """Gemma 4's lists leave its MLP in 16 bits, beside which its experts are packed (models/gemma4.py: `moe`)."""
+    text = {**LLAMA_8B, "model_type": "gemma4_text", "num_experts": 8, "top_k_experts": 2, "enable_moe_block": True}
+    packed = {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16}
+    stored = {**packed, "ignore": ["model.layers.*.mlp*"]}
+    expert = first_expert(arch({**text, "moe_intermediate_size": 704}))
+    assert expert == "model.layers.0.moe.experts.0.up_proj"
+    assert bits(expert, **stored) < 8
+    assert bits(UP, **stored) == 16
+    assert bits(expert, **{**packed, "ignore": ["model.layers.*.experts*"]}) == 16

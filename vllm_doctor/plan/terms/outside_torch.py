@@ -118,12 +118,18 @@ def _joined(a: Architecture, s: Settings) -> int:
     return s.parallel.tp * (s.parallel.local if a.moe is not None and s.parallel.dp > 1 else 1)
 
 
+def _links(gpu: Card | None, total_gib: float | None) -> set[str]:
+    if gpu is not None:
+        return {gpu.link}
+    return links_of(total_gib) if total_gib is not None else set()
+
+
 def _cell(s: Settings, gpu: Card | None, total_gib: float | None, joined: int) -> Cell:
     """This kind of start. A bridge joins cards as PCIe does; an unnamed card is joined as all cards of
     about its memory are, where they are alike. Ranks that each have a host of their own are joined by its network,
     whatever the card has: no start of them is in a fit, two H20 of 0.8.5 logged 0.74 GiB."""
     apart = joined > 1 and s.parallel.cards == 1
-    links = set[str]() if apart else {gpu.link} if gpu is not None else links_of(total_gib) if total_gib is not None else set()
+    links = _links(gpu, total_gib) if not apart else set()
     ways = {"nvlink" if link == "nvlink" else "pcie" for link in links}
     link = ways.pop() if len(ways) == 1 else None
     capability = gpu.capability if gpu is not None else None
