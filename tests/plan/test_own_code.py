@@ -46,6 +46,9 @@ def test_whose_code_a_model_type_is(model_type, version, says):
     ("model_type", "version", "says"),
     [
         ("qwen2", "0.8.5", []),
+        ("mistral", "0.2.0", ["4.34.0"]),
+        ("mistral", "0.2.1.post1", []),
+        ("qwen2_moe", "0.4.0.post1", ["4.40.0"]),
         ("qwen2_5_vl", "0.7.2", ["4.49.0"]),  # 11 days younger than the release
         ("qwen2_5_vl", "0.7.3", []),  # 0.7.3 takes 4.48.2 too, and 4.49.0 was out
         ("qwen3_vl", "0.11.0", []),

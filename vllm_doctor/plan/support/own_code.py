@@ -23,7 +23,7 @@ from vllm_doctor.plan.support.gguf import before, bounds
 
 _OPTION = "trust-remote-code"
 _ON = "the version of Transformers"
-_ALWAYS = "4.42.0"  # the first that was read: what it has may be older
+_ALWAYS = "4.33.0"  # the first that was read: what it has may be older
 
 
 class _Types(msgspec.Struct, frozen=True):
