@@ -86,7 +86,7 @@ def _unsure(run: AnalysedRun) -> str | None:
         )
     if (told := last_words(run)) is not None:
         still = f" (its last statistics: {run.stalled} requests run, and no token)" if run.stalled else ""
-        return _cut_off(run) or (
+        return (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
         )
@@ -183,7 +183,8 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.deaths and (run.stopped is None or run.stopped > run.deaths[0].index) and not run.is_script:
         return Verdict.UNKNOWN, f"a process died, and the log does not contain what failed before it{_own_log(run)}"
     if not run.by_vllm:
-        return Verdict.UNKNOWN, _of_others_words(run)
+        look = _then(_of_a_client(run)) or f": give the server's own log{_own_log(run)}"
+        return Verdict.UNKNOWN, f"this log mentions vLLM, but vLLM wrote no line of it{look}"
     if (against := _unsure(run)) is not None:
         return Verdict.UNKNOWN, against
     if run.served(least=StartupPhase.SERVING) or (run.served() and run.answered):
@@ -211,22 +212,6 @@ def _refusals(run: AnalysedRun) -> str:
         return ""
     first = run.lines[refused[0].index].number
     return f"; from line {first} on it refuses requests (400): the answer's body says why, which the client has"
-
-
-def _of_others_words(run: AnalysedRun) -> str:
-    """vLLM is spoken of, and wrote no line."""
-    look = _then(_of_a_client(run)) or f": give the server's own log{_own_log(run)}"
-    return _cut_off(run) or f"this log mentions vLLM, but vLLM wrote no line of it{look}"
-
-
-def _cut_off(run: AnalysedRun) -> str | None:
-    """Calls without the exception that ended them, in a text that somebody cut."""
-    cut = next((one for one in run.cut_short if one.cut), None)
-    if cut is None:
-        return None
-    through = ", and any failure goes through its calls" if any(says(f, "call-of-vllm") for f in cut.files) else ""
-    number = run.lines[cut.index].number
-    return f"the traceback of line {number} is cut before its exception{through}: give the lines below it"
 
 
 def _own_log(run: AnalysedRun) -> str:

@@ -23,7 +23,7 @@ from vllm_doctor.knowledge.versions import Version, as_version
 # Numbers, addresses and quoted names differ from one report to the next.
 # So much of a message must be an entry's words where its calls are gone, with a name of the code among them.
 _MOST = 0.6
-_NONE, _MODELS = "NoneType", "models/"
+_NONE, _MODELS, _LOADS = "NoneType", "models/", ":load_weights"
 _NAME = Pattern(r"\w_\w|\w\.[a-z_]|[a-z][A-Z]")
 _VARIES = Pattern(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
@@ -126,7 +126,7 @@ def _tells(regex: str, said: str) -> bool:
 
 
 def _of_one_model(one: Issue) -> bool:
-    return any(_MODELS in call for call in one.calls)
+    return any(_MODELS in call or call.endswith(_LOADS) for call in one.calls)
 
 
 def answers_of(one: Issue) -> tuple[Answer, ...]:
