@@ -62,6 +62,11 @@ def test_a_title_names_the_setting_with_which_it_fails() -> None:
     assert [(one.name, one.direction.value) for one in found.changes] == [("num-scheduler-steps", "remove")]
 
 
+def test_a_title_in_words_names_the_switch_of_a_feature() -> None:
+    found = judged_text("# [Bug]: VLLM crashes when prefix caching is enabled\n\nvllm 0.6.4\n").findings[0]
+    assert [(one.name, one.after) for one in found.changes] == [("enable-prefix-caching", None)]
+
+
 @pytest.mark.parametrize(
     ("text", "title"),
     [
@@ -82,10 +87,11 @@ def test_a_worker_whose_error_was_cut_off_is_told() -> None:
     [
         ("The same cards run it fine on vLLM **v0.20.1** (which does not use it).", ("vllm-version", "0.20.1")),
         ("It works again with `--enforce-eager`.", ("enforce-eager", True)),
+        ("With two cards it is good when I set max_num_seqs as 8.", ("max-num-seqs", 8)),
         ("There is a work-around:\nexport VLLM_MOE_USE_DEEP_GEMM=0", ("VLLM_MOE_USE_DEEP_GEMM", "0")),
     ],
 )
-def test_what_the_text_says_that_it_helps_comes_first(sentence: str, change: tuple[str, str | bool]) -> None:
+def test_what_the_text_says_that_it_helps_comes_first(sentence: str, change: tuple[str, str | bool | int]) -> None:
     text = f"# [Bug]: the DeepGEMM kernel crashes\n\nvLLM 0.23.0\n\n{sentence}\n"
     first = judged_text(text).findings[0].changes[0]
     assert (first.name, first.after) == change

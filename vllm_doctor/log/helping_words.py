@@ -65,9 +65,10 @@ def settings_of(said: str) -> Iterator[NamedSetting]:
     """The variables with a value, and the options behind two dashes, that a text names."""
     for told in each("setting-in-words", said):
         variable = told.get("variable", "")
-        name = variable or told["option"].replace("_", "-")
-        off = _WITHOUT.search(said[: said.find(variable or told["option"])]) is not None
-        yield NamedSetting(name, told.get("value") or told.get("to") or "", bool(variable), off)
+        name = variable or told.get("option") or told["bare"]
+        off = _WITHOUT.search(said[: said.find(name)]) is not None
+        value = next((told[one] for one in ("value", "to", "at") if one in told), "")
+        yield NamedSetting(name if variable else name.replace("_", "-"), value, bool(variable), off)
 
 
 def options_of(title: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ _CHANGES = 2
 _NEVER = frozenset({"trust-remote-code", "allowed-local-media-path", "allowed-media-domains", "api-key", "host"})
 # A launch may need them: the name of the model, and what fits it on its cards.
 _NEEDED = frozenset({"max-model-len", "gpu-memory-utilization", "served-model-name"})
-_OURS = "VLLM_"
+_OURS, _SWITCH = "VLLM_", "enable-"
 
 
 def said_to_help(case: Case) -> tuple[Change, ...]:
@@ -35,10 +35,20 @@ def without_the_named(case: Case, title: str) -> tuple[Change, ...]:
     options = (name for name in options_of(title) if is_option(case, name) and name not in _NEEDED)
     return _once(
         (
+            *_switched_off(case, title, why),
             *(environment(name, Direction.REMOVE, why) for name in variables),
             *(set_flag(case, name, None, Direction.REMOVE, why) for name in options),
         )
     )
+
+
+def _switched_off(case: Case, title: str, why: str) -> Iterator[Change | None]:
+    """The features that are turned on by a switch, where a title has the words of its name: `prefix caching`."""
+    words = f" {title.lower().replace('-', ' ').replace('_', ' ')} "
+    for name in versions.flag_names(case.release):
+        feature = name.removeprefix(_SWITCH).replace("-", " ")
+        if name.startswith(_SWITCH) and " " in feature and f" {feature} " in words:
+            yield set_flag(case, name, False, Direction.SET, why)
 
 
 def _once(changes: Iterable[Change | None]) -> tuple[Change, ...]:
