@@ -11,6 +11,8 @@ from vllm_doctor.records.log import LogLine
 # What a server says when it announces itself, and what it was launched with.
 SERVER = ("server-version", "banner-line")
 ARGUMENTS = ("args-non-default", "args-namespace")
+# entrypoints/openai/cli_args.py: where a server listens that names no port.
+_PORT = "8000"
 # What systemd says between two runs of one unit, within a few lines of the second one's start.
 _NEAR = 8
 _SERVES = ("stats", "request-ok", "app-started")
@@ -166,6 +168,25 @@ def _served(run: Sequence[LogLine]) -> int:
 
 def _tells_its_end(line: LogLine) -> bool:
     return line.level in {"ERROR", "CRITICAL"} or says(line.text, "run-ending", "server-finished") or START in line.text
+
+
+def printed_launch(run: Sequence[LogLine]) -> tuple[str, str | None] | None:
+    """(Port, model) of the launch that this run prints, or of the engine that a program made in it."""
+    from vllm_doctor.knowledge.launchline import from_engine_config, from_log_arguments
+
+    printed = next((line.text for line in run if launched_with(line.text)), None)
+    launch = from_log_arguments(printed) if printed is not None else None
+    if launch is not None:
+        return str(launch.flags.get("port", _PORT)), launch.model
+    made = next((line.text for line in run if says(line.text, "engine-config")), None)
+    model = from_engine_config(made).get("model") if made is not None else None
+    return (_PORT, str(model)) if model else None
+
+
+def model_of(run: Sequence[LogLine]) -> str | None:
+    """The model of that launch."""
+    told = printed_launch(run)
+    return told[1] if told is not None else None
 
 
 def _same_launch(one: Sequence[LogLine], other: Sequence[LogLine]) -> bool:

@@ -6,12 +6,11 @@ from itertools import pairwise
 
 from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.match import says
-from vllm_doctor.log.read.runs import announces, launched_with, start_failed, starts
+from vllm_doctor.log.read.dates import of_their_days
+from vllm_doctor.log.read.runs import announces, launched_with, printed_launch, start_failed, starts
 from vllm_doctor.records.log import LogLine
 
 _API = "APIServer"
-# entrypoints/openai/cli_args.py: where a server listens that names no port.
-_PORT = "8000"
 # What tells replicas of one workload apart: Kubernetes' random letters after a Deployment's name, the number of a
 # StatefulSet's pod or of a Compose service's container.
 _REPLICA = re.compile(r"(?:-[bcdfghjklmnpqrstvwxz2456789]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}$|[-_.]\d{1,5}$")
@@ -29,6 +28,14 @@ def servers(lines: Sequence[LogLine], *, turns: bool = True) -> dict[str, list[L
     servers that were started in turn by their launches; without `turns` all is what one unit or container wrote, whose
     last launch alone still counts.
     """
+    days = of_their_days(lines, in_place=not turns or _of_a_unit(lines)) if turns else [list(lines)]
+    if len(days) > 1:
+        parts = (servers(day, turns=turns) for day in days)
+        return {
+            f"the {number}. log{f', {name}' if name else ''}": own
+            for number, part in enumerate(parts, 1)
+            for name, own in part.items()
+        }
     announced = {line.stream for line in lines if _announces(line)} - {None}
     if len(announced) > 1:
         return _by_stream(lines)
@@ -108,7 +115,7 @@ def _in_turn(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
     failed: dict[str, str] = {}
     speaking = ""
     for run in (lines[a:b] for a, b in pairwise(begins) if a < b):
-        told = _launch(run)
+        told = printed_launch(run)
         if told is not None:
             port, model = told
             speaking = port if port in found else of_model.get(model, port)
@@ -123,19 +130,6 @@ def _in_turn(lines: Sequence[LogLine]) -> dict[str, list[LogLine]]:
                 failed.pop(speaking, None)
         found.setdefault(speaking, []).extend(run)
     return {f"port {port}": part for port, part in found.items()} if len(found) > 1 else {"": list(lines)}
-
-
-def _launch(run: Sequence[LogLine]) -> tuple[str, str | None] | None:
-    """(Port, model) of the launch that this run prints, or of the engine that a program made in it."""
-    from vllm_doctor.knowledge.launchline import from_engine_config, from_log_arguments
-
-    printed = next((line.text for line in run if launched_with(line.text)), None)
-    launch = from_log_arguments(printed) if printed is not None else None
-    if launch is not None:
-        return str(launch.flags.get("port", _PORT)), launch.model
-    made = next((line.text for line in run if says(line.text, "engine-config")), None)
-    model = from_engine_config(made).get("model") if made is not None else None
-    return (_PORT, str(model)) if model else None
 
 
 def _announces(line: LogLine) -> bool:
