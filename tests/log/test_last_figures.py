@@ -26,6 +26,12 @@ def drafts(rate: float) -> str:
 
 
 WORKS = stats(3, tokens=90.0)
+TAKEN = "(APIServer pid=1) INFO 05-21 10:2{}:00 [logger.py:63] Received request chatcmpl-{}: params: None.\n"
+ENGINES = stats(3, tokens=90.0) + stats(5, used=12.0).replace("Engine 000", "Engine 002")
+
+
+def fell(*each: float, used: tuple[float, ...] = (4.0,) * 9) -> str:
+    return "".join(stats(4, tokens=4 * one, prompt=80.0, used=kv) for one, kv in zip(each, used, strict=False))
 
 
 @pytest.mark.parametrize(
@@ -35,6 +41,11 @@ WORKS = stats(3, tokens=90.0)
         (stats(2) + stats(3) + stats(4), "4 running requests and not one token"),  # they come, and none is taken
         (5 * stats(1, 3, tokens=45.0), "3 requests wait beside 1 that run"),
         (3 * drafts(0.2), "of the tokens that are drafted 0.2 % are accepted"),
+        (3 * ENGINES, "3 lines of statistics of engine 002 count 5 running requests, not one token"),
+        (3 * (stats(7, used=33.0) + WORKS), "3 lines of statistics count 7 running requests, not one token"),
+        (TAKEN.format(1, 1) + TAKEN.format(4, 2), "a request was taken, and for 3 minutes"),
+        (fell(40, 33, 26, 19, 12, 5), "each request got fewer tokens, 40.0 a second and then 5.0"),
+        (WORKS.replace("GPU KV", "Corrupted: 2 reqs, GPU KV"), "count 2 corrupted requests"),
     ],
 )
 def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) -> None:
@@ -55,6 +66,14 @@ def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) ->
         2 * drafts(0.2),
         3 * drafts(20.0),
         3 * drafts(0.2) + drafts(20.0),
+        2 * ENGINES,
+        3 * ENGINES + 2 * WORKS.replace("Engine 000", "Engine 002"),
+        "".join(stats(1, used=0.1).replace("10:20:12", f"1{hour}:20:12") + WORKS for hour in range(3)),  # V0, once idle
+        TAKEN.format(1, 1) + ANSWER + TAKEN.format(4, 2),
+        TAKEN.format(1, 1) + TAKEN.format(1, 2),
+        fell(40, 33, 26, 27, 12, 5),
+        fell(40, 33, 26, 19, 15, 12),
+        fell(40, 33, 26, 19, 12, 5, used=(4, 9, 14, 19, 24, 29)),  # contexts grow
     ],
 )
 def test_what_may_be_a_long_prompt_or_a_short_queue_stays_ok(end: str) -> None:

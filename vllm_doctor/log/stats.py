@@ -12,13 +12,18 @@ _FIELDS = {
     "waiting": "stats-waiting",
     "swapped": "stats-swapped",
     "preemptions": "stats-preemptions",
+    "corrupted": "stats-corrupted",
+    "engine": "stats-engine",
     "kv": "stats-kv",
     "hit_rate": "stats-hit-rate",
 }
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Tokens a second, requests, the use of the KV cache and the prefix cache's hits in percent; None: not printed."""
+    """Tokens a second, requests, the use of the KV cache and the prefix cache's hits in percent; None: not printed.
+
+    `corrupted` are requests with NaN in their logits, `engine` is the number of the engine that the line is of.
+    """
 
     prompt: float
     generation: float
@@ -28,6 +33,8 @@ class Stats(msgspec.Struct, frozen=True):
     preemptions: int | None = None
     kv: float | None = None
     hit_rate: float | None = None
+    corrupted: int = 0
+    engine: str = ""
 
 
 def parse_stats(text: str) -> Stats | None:
@@ -45,4 +52,6 @@ def parse_stats(text: str) -> Stats | None:
         preemptions=int(preemptions) if preemptions is not None else None,
         kv=float(kv) if kv is not None else None,
         hit_rate=float(hits) if hits is not None else None,
+        corrupted=int(found.get("corrupted", "0")),
+        engine=found.get("engine", ""),
     )
