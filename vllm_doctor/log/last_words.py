@@ -35,8 +35,13 @@ _ASK_THE_ENGINE = (
 _ABOVE = 3
 # So often has a line stood in a log that it tells nothing new at the end; and how wide a rule is.
 _USUAL, _RULE = 3, 40
+# So often has the engine reported an error of one form, and so few answers came after the last of them. Signs that tell
+# the form.
+_OFTEN, _FEW, _FORM = 3, 3, 24
 # Lines that are looked at for what failed.
 _TOLD = 6
+# How containers of one pod ask each other.
+_ITSELF = ("//localhost:", "//127.0.0.1:")
 _ENGINE = ("process-of-engine", "process-of-worker")
 # Of such a line its writer's level says nothing: it tells of another process, or of the host.
 _ENDS = (
@@ -50,7 +55,15 @@ _ENDS = (
 )
 # Python's own last words of a process, however much of them there is.
 _PYTHONS_LAST = ("heading-of-dead-process", "traceback-cut", "exception-line")
-_OF_NO_CONCERN = ("information-line", "python-warning", "aside-heading", "survived-by-design", "says-it-goes-on")
+_OF_NO_CONCERN = (
+    "information-line",
+    "python-warning",
+    "aside-heading",
+    "survived-by-design",
+    "says-it-goes-on",
+    "event-in-order",
+    "status-in-order",
+)
 _HARMLESS = (
     *_OF_NO_CONCERN,
     "warning-line",
@@ -63,6 +76,10 @@ _HARMLESS = (
     "mark-of-a-runner",
     "exposition-line",
     "status-of-a-terminal",
+    "command-typed",
+    "figures-alone",
+    "benchmark-figures",
+    "unit-at-work",
 )
 
 
@@ -104,7 +121,9 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
     last = next((i for i in reversed(range(len(lines))) if i in known or (i not in cut and _own(lines[i]))), -1)
     whole = (crash for crash in run.crashes if crash.root.name and crash.root.frames)
     told = {i for crash in whole for i in (*_heading(run, crash), *range(crash.first, crash.last + 1))}
-    stream = lines[last].stream if last >= 0 else None
+    stream = _stream(run, last)
+    names = _hosts(stream)
+    pod = _pod(stream)
     complete = run.first("app-stopped", "uvicorn-finished")
     stop = run.stopped if run.stopped is not None else len(lines)
     end = min(stop, complete.index if complete is not None else len(lines))
@@ -115,8 +134,12 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
     for index in chain(range(run.worked + 1, end), range(max(last + 1, end), len(lines))):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
+        here = _ITSELF if pod and _pod(line.stream) == pod else ()
+        watches = beside and any(mark in line.text for mark in (*names, *here))
         if not line.text.strip():
             continue  # a blank line of a traceback's code tells nothing
+        if watches and says(line.text, *_ENDS, "end-in-any-words", "nobody-behind"):
+            yield line
         if not beside and index in cut:
             yield line
         if beside or index in told or index in known or index in cut or _own(line):
@@ -125,6 +148,27 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
             continue
         if _complains(run, index):
             yield line
+
+
+def _stream(run: AnalysedRun, own: int) -> str | None:
+    """The name in front of the server's lines, of which `own` is the last. uvicorn's form is anybody's, a proxy's,
+    too."""
+    speaks = (line for line in reversed(run.lines) if line.process is not None or line.module not in {None, "uvicorn"})
+    return next(speaks, run.lines[own]).stream if own >= 0 else None
+
+
+def _pod(stream: str | None) -> str | None:
+    """The pod of a container, where its name has one in front."""
+    kind, slash, rest = (stream or "").partition("/")
+    return f"{kind}/{rest.partition('/')[0]}" if slash else None
+
+
+def _hosts(stream: str | None) -> tuple[str, ...]:
+    """The names, as a log writes them, by which another program of the same network asks the server that writes this
+    stream: its pod's, its container's, and its service's in a Compose file, which numbers the containers."""
+    name = (stream or "").split("/")[1 if "/" in (stream or "") else 0]
+    both = {one for one in (name, name.rstrip("0123456789").rstrip("-_")) if one}
+    return tuple(mark.format(one) for one in sorted(both) for mark in ("//{}:", "'{}'", " {}/"))
 
 
 def strange_end(run: AnalysedRun) -> LogLine | None:
@@ -139,9 +183,7 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     known = {hit.index for hit in run.hits}
     own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
     last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or _means_no_end(h.id)), -1)
-    # uvicorn's form is anybody's, a proxy's, too
-    speaks = (line for line in reversed(lines) if line.process is not None or line.module not in {None, "uvicorn"})
-    stream = next(speaks, lines[own]).stream if own >= 0 else None
+    stream = _stream(run, own)
     if (cut := _cut_error(run, known)) is not None:
         return cut
     final = next((line.text for line in reversed(lines) if line.text.strip()), "")
@@ -163,7 +205,8 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         told = any(crash.first <= index <= crash.last for crash in run.crashes)
         if not line.text.strip() or beside or told or index in known or line.level is not None:
             continue
-        if usual[_form(line.text)] >= _USUAL or not any(letter.isalnum() for letter in line.text):
+        signs = not any(letter.isalnum() for letter in line.text) and not says(line.text, "answer-of-token-zero")
+        if usual[_form(line.text)] >= _USUAL or signs:
             continue  # it stood there while the server worked, or closes a document
         if (rule := _rule(line.text)) is not None and any(rule[0] == s and abs(rule[1] - w) < 3 for s, w in rules):
             continue  # whose headings stand above the server's lines frames them: a harness
@@ -184,11 +227,15 @@ def _form(text: str) -> str:
 
 
 def _rule(text: str) -> tuple[str, int] | None:
-    """The sign and the width of a rule with a heading in it; None for any other line."""
+    """The sign and the width of a rule with a heading in it, 0 of a short one; None for any other line."""
     text = text.strip()
     sign = text[-1:]
-    drawn = len(text) >= _RULE and not sign.isalnum() and text.endswith(sign * 4) and 2 * text.count(sign) >= len(text)
-    return (sign, len(text)) if drawn else None
+    if not sign or sign.isalnum():
+        return None
+    if len(text) >= _RULE and text.endswith(sign * 4) and 2 * text.count(sign) >= len(text):
+        return sign, len(text)
+    short = len(text) < _RULE and text.startswith(sign * 2 + " ") and text.endswith(" " + sign * 2)
+    return (sign, 0) if short else None
 
 
 def _spoke_meanwhile(run: AnalysedRun, last: int) -> frozenset[str]:
@@ -202,6 +249,34 @@ def _speaker(line: LogLine) -> str:
     """The mark that a program of another logger puts before each of its lines; empty where there is none."""
     told = read("speaker", line.text) if line.level is None and line.process is None else None
     return told["name"] if told is not None else ""
+
+
+def said_again(run: AnalysedRun) -> tuple[LogLine, int] | None:
+    """The last error of the engine that it has reported again and again, and how often, where hardly a request was
+    answered after it. One may be of one request; a stream that was answered with 200 may have been cut by it."""
+    known = {hit.index for hit in run.hits}
+    told: dict[tuple[str | None, str], list[int]] = {}
+    for index, line in enumerate(run.lines):
+        if line.level in _SERIOUS and _unknown_error(run, known, index) and _of_the_engine(line):
+            told.setdefault((line.module, _form(line.text)[:_FORM]), []).append(index)
+    last = max((where for where in told.values() if len(where) >= _OFTEN), key=lambda where: where[-1], default=None)
+    if last is None or sum(h.index > last[-1] for h in run.all("request-ok")) >= _FEW:
+        return None
+    return run.lines[last[-1]], len(last)
+
+
+def ended_before(run: AnalysedRun) -> LogLine | None:
+    """What another program says of an end, above the start with which a server that had served took up again, where no
+    request was answered since: why it ended may be why it will end again."""
+    worked = {h.index for h in (*run.all("request-ok"), *run.all("stats"))}
+    up_again = {StartupPhase.READY, StartupPhase.SERVING}
+    up = next((i for i, stage in reversed(run.miles) if stage in up_again and i not in worked), -1)
+    served = max((index for index in worked if index < up), default=None)
+    if served is None or any(index > up for index in worked) or run.stopped is not None:
+        return None
+    between = (run.lines[i] for i in range(served + 1, up))
+    others = (line for line in between if not says(line.process or "", "process-of-vllm") and line.module is None)
+    return next((line for line in others if says(line.text, *_ENDS, "end-in-any-words")), None)
 
 
 def torn_traceback(run: AnalysedRun) -> LogLine | None:

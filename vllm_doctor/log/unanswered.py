@@ -7,6 +7,8 @@ from vllm_doctor.log.root_cause import AnalysedRun
 
 # One request may be at fault itself; of three in a row, with no other between them, that is not to be assumed.
 _REQUESTS = 3
+# Of so many last requests so many failed, the last of all among them: those that are answered tell nothing of these.
+_LATEST, _MANY = 10, 4
 # One wait of 60 s with which a log ends may be a compilation.
 _WAITS = 2
 # Of whoever asks without the key of the server.
@@ -21,7 +23,7 @@ def unanswered(run: AnalysedRun) -> str | None:
     if len(failed) >= _REQUESTS:
         first, last = run.lines[failed[0].index], failed[-1].fields["status"]
         return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and no request with 200"
-    if nobody := _not_served(run):
+    if (nobody := _not_served(run) or _many_fail(run, end)) is not None:
         return nobody
     health = [hit for hit in after if hit.id in {"health-failed", "health-ok"}]
     if health and health[-1].id == "health-failed":
@@ -41,6 +43,17 @@ def unanswered(run: AnalysedRun) -> str | None:
             f"line {run.lines[closing.index].number}: a stop waits for open connections, and does not end in this log"
         )
     return None
+
+
+def _many_fail(run: AnalysedRun, end: int) -> str | None:
+    """Of the last requests many failed, and the last of all."""
+    asked = [h for h in (*run.all("request-ok"), *run.all("request-failed")) if h.index < end]
+    latest = sorted(asked, key=lambda hit: hit.index)[-_LATEST:]
+    failed = [hit for hit in latest if hit.id == "request-failed"]
+    if len(failed) < _MANY or latest[-1].id != "request-failed":
+        return None
+    first, last = run.lines[failed[0].index], failed[-1].fields["status"]
+    return f"from line {first.number} on, {len(failed)} of the last {len(latest)} requests were answered with {last}"
 
 
 def _not_served(run: AnalysedRun) -> str | None:

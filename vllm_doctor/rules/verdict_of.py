@@ -6,7 +6,15 @@ from vllm_doctor.log import silence
 from vllm_doctor.log.another_server import another_server
 from vllm_doctor.log.client import Saw, failed_answer
 from vllm_doctor.log.last_figures import against_an_ok
-from vllm_doctor.log.last_words import last_error, last_words, run_together, strange_end, torn_traceback
+from vllm_doctor.log.last_words import (
+    ended_before,
+    last_error,
+    last_words,
+    run_together,
+    said_again,
+    strange_end,
+    torn_traceback,
+)
 from vllm_doctor.log.match import anchors, catalogue, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -89,6 +97,17 @@ def _unsure(run: AnalysedRun) -> str | None:
         return (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
+        )
+    if (again := said_again(run)) is not None:
+        told, often = again
+        return (
+            f"the engine has reported this error {often} times, the last time in line {told.number}, and hardly a "
+            f"request was answered after it: {excerpt.said(told.text.strip())}"
+        )
+    if (told := ended_before(run)) is not None:
+        return (
+            f"line {told.number} says that a server which had served ended, and the one that was started after it has "
+            f"answered no request: {excerpt.said(told.text.strip())}"
         )
     if (torn := torn_traceback(run)) is not None:
         return (
@@ -197,7 +216,9 @@ def _log_verdict(run: AnalysedRun) -> tuple[Verdict, str]:
     if run.stopped is not None:
         return _stopped_start(run)
     alone = run.made_by_a_program or not run.announced
-    if run.reached() is StartupPhase.READY and alone and last_error(run) is None:
+    below = run.lines[max((i for i, _ in run.miles), default=0) :]  # of a program, whatever the level of a wait
+    waits = any(says(line.text, "broadcast-wait", "broadcast-wait-of-old") for line in below)
+    if run.reached() is StartupPhase.READY and alone and last_error(run) is None and not waits:
         # a piece of a log: where the server's beginning is there, too, its next lines would be
         return Verdict.OK, "the engine became ready, and the log ends there, without a failure"
     return Verdict.UNKNOWN, _unfinished(run)
