@@ -10,7 +10,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says, without
 from vllm_doctor.log.startup_phase import StartupPhase
-from vllm_doctor.log.told_memory import asked_of_another, kill_accounts, memory_accounts, memory_talk
+from vllm_doctor.log.told_memory import kill_accounts, memory_accounts, memory_talk, told_of_another
 from vllm_doctor.log.traceback import Crash, Link, exception_within, named_above, raised_in_code
 from vllm_doctor.log.unpickled import kind_of
 from vllm_doctor.records.log import LogLine
@@ -29,7 +29,7 @@ _WARNINGS = ("python-warning", "warning-line", "information-line", "compiles-in-
 _WORDS = 4  # and no fewer between the words of a sentence that can be told
 # Messages that are words alone, which people write as programs do.
 _IN_WORDS = frozenset({"cuda-oom", "device-oom", "device-oom-capitals", "device-oom-retyped", "device-oom-words"})
-_OF_ANY = _IN_WORDS | {"torch-oom"}
+_OF_ANY = _IN_WORDS | {"torch-oom", "device-oom-call"}
 # The ids of a person's own words for it.
 TOLD_MEMORY, TOLD_KILL = "told-memory", "told-killed"
 IMPORTS = frozenset({"module-missing", "import-name"})
@@ -250,7 +250,7 @@ class RunWithFaults(RunWithPhases):
         line = self.lines[hit.index]
         if hit.id in _IN_WORDS and hit.index in self._talk:
             return True
-        return hit.id in _OF_ANY and line.level is None and line.module is None and asked_of_another(line.text)
+        return hit.id in _OF_ANY and line.level is None and line.module is None and told_of_another(line.text)
 
     def _informs(self, hit: Hit) -> bool:
         """Does its own writer call it no error: NCCL information, a warning that an optional import failed?"""

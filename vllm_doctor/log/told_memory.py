@@ -7,13 +7,13 @@ another program. And a text that denies it in one sentence, or says that it is o
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.match import each, places, says
-from vllm_doctor.log.told_step import LONGEST, START, told_step
+from vllm_doctor.log.match import places, says
+from vllm_doctor.log.told_step import LONGEST, START, TENANT, told_step
 
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
 # comes before a question, and theirs what comes before its last clause.
 _SENTENCE = Pattern(
-    "(?<=[.!?;])\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n"
+    "(?<=[.!?;])[\"'\u201d\u2019)]?\\s|(?<=[\u3002\uff01\uff1f\uff1b])|\n"
     "|(?i:,\\s(?=(?:is|are|any|how|what|why|can|could|do|does|has|have|should)\\s[^,]*\\?))"
     "|(?<=[\uff0c\u3001])(?=[^\uff0c\u3001\u3002]{1,20}[?\uff1f])"
 )
@@ -24,15 +24,20 @@ _NOUN = Pattern(
     r"(?:[- ]?kill\w{0,5})?"
 )
 _WORD = Pattern(r"\w+")
+_COMMA = Pattern("[,;\uff0c]")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
 # A headline that ends with what came of it: `LoRA on two cards: OOM`
 _RESULT, _END = Pattern(r"(?i)(?::|\u2192|[-=]>)\s{0,3}(?:cuda|hip|gpu|xpu|npu)?\s{0,3}$"), Pattern(r"[\s.!]{0,4}")
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 _STEPS = Pattern(r"(?:^|\s)\(?1[.)]\s.{1,400}?\s\(?2[.)]\s")
-_CARD, _ANY, _KILL = "told-memory", "told-lack", "told-killed"
+_CARD, _ANY, _KILL, _HOST = "told-memory", "told-lack", "told-killed", "told-host-gone"
+# Words that tell of an end themselves.
+_ENDS = frozenset({_KILL, _HOST})
 # What asks, advises or fears governs the words behind it; of those before it, the ones right before: `OOM can happen`.
 _RIGHT_BEHIND = 12
 _RIGHT_BEFORE = 8
+# So far behind that all is well a `but` takes it back.
+_GOES_ON = 25
 # A headline has no verb: one that names so much of a server and its setup tells of that one.
 _SETUP = 3
 
@@ -43,7 +48,7 @@ def memory_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[in
     return [
         i
         for i in sorted(told)
-        if not says(lines[i][:LONGEST], "told-otherwise") and any(not says(one, "told-host") for one in told[i])
+        if not says(lines[i][:LONGEST], "told-otherwise") and any(not says(one, "told-host", _HOST) for one in told[i])
     ]
 
 
@@ -56,8 +61,9 @@ def _of_any(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
 
 def kill_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
     """The lines in which a person says that a server, its container or its engine was killed for memory of the host."""
-    told = _told(lines, _KILL, of_server=of_server) or _killed(lines, of_server=of_server)
-    return [i for i in sorted(told) if any(says(one, "told-ended") for one in told[i])]
+    said = (_told(lines, words, of_server=of_server) for words in (_KILL, _HOST))
+    told = next((one for one in said if one), None) or _killed(lines, of_server=of_server)
+    return [i for i in sorted(told) if says(lines[i][:LONGEST], "told-ended")]
 
 
 def _killed(lines: Sequence[str], *, of_server: bool) -> dict[int, list[str]]:
@@ -85,12 +91,13 @@ def memory_talk(lines: Sequence[str], *, of_server: bool = False) -> frozenset[i
     )
 
 
-def asked_of_another(text: str) -> bool:
-    """Does somebody ask about the memory of another program than vLLM, as a user's prompt does that a log keeps?"""
-    if len(text) > LONGEST or not says(text, "told-question"):
+def told_of_another(text: str) -> bool:
+    """Is it the memory of another program than vLLM: of one that is asked about, as a user's prompt does that a log
+    keeps, or in a line that does not name vLLM?"""
+    if len(text) > LONGEST or (says(text, "told-own-program") and not says(text, "told-question")):
         return False
     said = places(_CARD, text)
-    return bool(said) and all(_of_another(text[:first]) for first, _ in said)
+    return bool(said) and all(_of_another(text, first, last) for first, last in said)
 
 
 def _quotes_class(text: str) -> bool:
@@ -112,14 +119,15 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") 
     texts = [line[:LONGEST] for line in lines]
     if not of_server and not any(says(text, "told-server") for text in texts):
         return {}  # of what, nobody knows
-    if any(says(text, "told-over") or any(_denied(one, words) for one in _sentences(text)) for text in texts):
+    denied = (words, "told-kill") if words in _ENDS else (words,)
+    if any(_over(text) or any(_denied(one, *denied) for one in _sentences(text)) for text in texts):
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
     found = {
         i: [
             one
             for one in _sentences(text)
-            if _says_so(one, words) and (verb or _happens(one, words) or _placed(texts, i) or says(one, START))
+            if _says_so(one, words) and (verb or words in _ENDS or _happens(one, words) or _placed(texts, i) or says(one, START))
         ]
         for i, text in enumerate(texts)
         if (not verb or says(text, verb))
@@ -130,6 +138,11 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") 
     return {i: sentences for i, sentences in found.items() if sentences}
 
 
+def _over(text: str) -> bool:
+    """Does it say that all is well, and does not go on with a `but`?"""
+    return any(not says(text[last : last + _GOES_ON], "told-but") for _, last in places("told-over", text))
+
+
 def _placed(texts: Sequence[str], index: int) -> bool:
     return told_step(texts, index) is not None
 
@@ -138,11 +151,29 @@ def _says_so(sentence: str, words: str) -> bool:
     if says(sentence, "told-question"):
         return False
     return any(
-        not says(sentence[:first], "told-aside")
-        and not says(_right_behind(sentence, last), "told-aside")
-        and not _of_another(sentence[:first])
+        not _aside(sentence[:first])
+        and not says(_right_behind(sentence, last), "told-aside", "told-supposed", "told-qualifies")
+        and not (_beside_another(sentence, first, last) if words in _ENDS else _of_another(sentence, first, last))
         for first, last in places(words, sentence)
     )
+
+
+def _beside_another(sentence: str, first: int, last: int) -> bool:
+    """Does the part of the sentence between two commas name what was killed, and is it another program? The nearest
+    counts, before (`ollama was killed`) or behind."""
+    commas = [comma.start() for comma in _COMMA.finditer(sentence)]
+    begins = max((at for at in commas if at < first), default=0)
+    ends = min((at for at in commas if at >= last), default=len(sentence))
+    own, others = (
+        [max(0, first - end, start - last) for start, end in places(row, sentence[:ends]) if start >= begins]
+        for row in ("told-own-program", "told-other-program")
+    )
+    return bool(others) and min(others) < min(own, default=len(sentence))
+
+
+def _aside(before: str) -> bool:
+    """Does it ask, advise or fear? What somebody found is told: `I find that a long prompt will go OOM`."""
+    return says(before, "told-aside", "told-past") or (says(before, "told-supposed") and not says(before, "told-found"))
 
 
 def _right_behind(sentence: str, last: int) -> str:
@@ -171,18 +202,23 @@ def _came_of_it(before: str, behind: str) -> bool:
     return _RESULT.search(before) is not None and _END.fullmatch(behind) is not None
 
 
-def _denied(sentence: str, words: str) -> bool:
+def _denied(sentence: str, *rows: str) -> bool:
     """Does it say of memory that it is not what failed, or does so no more?"""
     return any(
         says(sentence[:first], "told-denied-before") or says(sentence[last:], "told-denied-behind")
-        for first, last in places(words, sentence)
+        for row in rows
+        for first, last in places(row, sentence)
     )
 
 
-def _of_another(before: str) -> bool:
-    """Is the program that is named last before it another one than vLLM?"""
-    named = [*each("told-program", before)]
-    return bool(named) and "other" in named[-1]
+def _of_another(sentence: str, first: int, last: int) -> bool:
+    """Is the program that is named last before it another one than vLLM, or, where none is, the one behind it, which
+    does not only hold memory beside it? `out of memory in ollama`"""
+    before = sentence[:first]
+    own, others = places("told-own-program", before), places("told-other-program", before)
+    if own or others:
+        return max(others, default=(-1, -1)) > max(own, default=(-1, -1))
+    return not says(sentence, TENANT) and _beside_another(sentence, first, last)
 
 
 def _sentences(text: str) -> Iterator[str]:

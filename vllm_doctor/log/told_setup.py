@@ -23,7 +23,7 @@ _WORDS = 5
 _BRANDS = frozenset(
     {"rtx", "gtx", "quadro", "tesla", "nvidia", "geforce", "arc", "radeon", "instinct", "amd", "dgx", "jetson"}
 )
-_LETTERED = Pattern(r"(?i:[a-z]{1,3}\d{1,4}[a-z]{0,2}|[2-5]0[5-9]0(?:ti)?)")
+_LETTERED = Pattern(r"(?i:[a-z]{1,3}\d{1,4}[a-z]{0,2}|(?:rtx|gtx)?[2-5]0[5-9]0(?:ti)?)")
 # How many of them there are, by a number right before or behind; words for it are `told-several`.
 _HOW_MANY = Pattern(
     r"(?i)(?<![\d.])(?P<count>\d{1,3})\s?(?:$|[x\u00d7*]|GPUs?|cards?|[\u5f20\u5361\u5757\u679a\u57fa\uc7a5])"
@@ -34,7 +34,7 @@ _SIZE = Pattern(r"(?<![\d.])(?P<size>\d{1,3})\s?(?:GB|GiB|G)(?![A-Za-z])(?:\s?(?
 # Words behind a card's name that make another card of it; a device whose name looks like a model's size.
 _OTHER = frozenset({"nx", "nano", "laptop", "mobile", "max"})
 _DEVICE = Pattern(r"(?i:910[a-d]\d?|310p)")
-_SOLD = frozenset({8, 10, 11, 12, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 180, 192, 256, 288})
+_SOLD = frozenset({8, 10, 11, 12, 15, 16, 20, 24, 32, 40, 48, 64, 72, 80, 94, 96, 128, 141, 180, 192, 256, 288})
 
 
 class ToldSetup(msgspec.Struct, frozen=True):

@@ -20,10 +20,11 @@ ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
 WAKES, LOGPROBS, SAMPLER = "told-wake-up", "told-logprobs", "told-sampler"
 # A start, without its step.
 START = "told-start"
+_WARM_UP = "told-warm-up"
 _STEPS = (
     (ENCODER, StartupPhase.PROFILE_ENCODER),
     ("told-graphs", StartupPhase.GRAPHS),
-    ("told-warm-up", StartupPhase.WARMUP),
+    (_WARM_UP, StartupPhase.WARMUP),
     ("told-cache", StartupPhase.KV),
     ("told-profile", StartupPhase.PROFILE),
     ("told-device", StartupPhase.DEVICE),
@@ -41,6 +42,8 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
     end = at + len(texts[index])
     joined = "\n".join(texts)
     own = [(at + first, at + last) for first, last in with_memory(texts[index])]
+    # The sampler runs in a warm-up and in every step: what a request asked of it is none of a start.
+    asked = places(LOGPROBS, joined)
     found = [
         (
             not any(begin <= first < close for begin, close in own),
@@ -50,6 +53,7 @@ def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
         )
         for rank, (row, _) in enumerate(_STEPS)
         for first, last in places(row, joined)
+        if not (row == _WARM_UP and asked and places(SAMPLER, joined[first:last]))
     ]
     return _STEPS[min(found)[-1]][1] if found else None
 
