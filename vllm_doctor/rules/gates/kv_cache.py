@@ -3,7 +3,7 @@
 import msgspec
 
 from vllm_doctor.knowledge.version import Version
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.rules.case import Case
 
 BLOCK = 16
@@ -20,7 +20,8 @@ _LEAST_TOKENS, _LEAST_PART, _SHORT = 512, 1 / 64, 2048
 
 
 class TooSmall(msgspec.Struct, frozen=True):
-    """What the check said: lengths in tokens, sizes in GiB (None where V0 counts in tokens)."""
+    """What the check said: lengths in tokens, sizes in GiB (None where V0 counts in tokens). `retold`: a person says it
+    in words of their own (log/read/retold.py puts the message behind them)."""
 
     index: int
     length: int
@@ -28,6 +29,7 @@ class TooSmall(msgspec.Struct, frozen=True):
     need: float | None
     have: float | None
     printed: bool
+    retold: bool = False
 
 
 def too_small(case: Case) -> TooSmall | None:
@@ -38,14 +40,20 @@ def too_small(case: Case) -> TooSmall | None:
     for hit in root.hits:
         if hit.id == "kv-below-max-len-v0":
             length, tokens = int(hit.fields["length"]), int(hit.fields["tokens"])
-            return TooSmall(hit.index, length, tokens, None, None, printed=True)
+            return TooSmall(hit.index, length, tokens, None, None, True, _retold(case, hit.index, hit.id))
         if hit.id == "kv-below-max-len":
             length = int(hit.fields["length"])
             need, have = float(hit.fields["need"]), float(hit.fields["have"])
             said = hit.fields.get("estimate")
             fits = _whole(said) if said else int(have / need * length) // BLOCK * BLOCK if need > 0 else 0
-            return TooSmall(hit.index, length, fits, need, have, printed=said is not None)
+            return TooSmall(hit.index, length, fits, need, have, said is not None, _retold(case, hit.index, hit.id))
     return None
+
+
+def _retold(case: Case, index: int, message: str) -> bool:
+    text = case.run.lines[index].text if case.run is not None else ""
+    own, put, _ = text.rpartition(" [")
+    return bool(put) and text.endswith("]") and read(message, own) is None
 
 
 def cut_short(case: Case) -> tuple[int, float | None, int | None] | None:

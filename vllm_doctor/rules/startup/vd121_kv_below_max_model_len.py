@@ -26,6 +26,7 @@ def judge(case: Case) -> Outcome:
     return finding(
         RULE,
         title=f"The KV cache cannot hold one request of {small.length} tokens; {small.fits} tokens fit",
+        confidence=Confidence.LIKELY if small.retold else Confidence.CONFIRMED,
         evidence=(case.line(small.index),),
         arithmetic=_sum(small),
         changes=(
