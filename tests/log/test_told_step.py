@@ -145,6 +145,9 @@ def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: s
         "it does not start, OOM while loading",
         "ollama works, vllm goes out of memory while loading",
         "- goes OOM while loading",
+        "I find that a long prompt will go OOM on the card",
+        "it starts well, all good so far, but under load it goes OOM",
+        "一开始服务正常，但是并发上来后显存不足",
     ],
 )
 def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
@@ -174,6 +177,13 @@ def test_a_launch_given_beside_it_names_the_server() -> None:
         ("our vLLM pod was not OOMKilled", False),
         ("could the vLLM pod get OOMKilled?", False),
         ("our vLLM pod restarts. Possible reasons: it was OOMKilled, a probe failed", False),
+        ("the memory of our vLLM pod grows; the pod is then restarted due to an OOM event", True),
+        ("vLLM 运行后打爆服务器内存，服务停止", True),
+        ("vLLM's log ends, and below it one word: Killed.", True),
+        ("konteyner: vLLM yüklerken OOM killer tarafından öldürülüyor", True),
+        ("the grafana agent was killed by the OOM killer, vLLM runs", False),
+        ("our vLLM pod is never killed any more, the OOM killer entries are old", False),
+        ("der OOM-Killer ist bei vLLM nie aktiv geworden", False),
         ("vLLM's actor died. (1) It was killed by the OOM killer. (2) ray stop was called. (3) It crashed.", False),
     ],
 )
