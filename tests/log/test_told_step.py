@@ -147,7 +147,7 @@ def test_questions_fears_hearsay_forms_and_other_programs_are_no_account(text: s
         "- goes OOM while loading",
         "I find that a long prompt will go OOM on the card",
         "it starts well, all good so far, but under load it goes OOM",
-        "一开始服务正常，但是并发上来后显存不足",
+        "一开始服务正常\uff0c但是并发上来后显存不足",
     ],
 )
 def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
@@ -178,12 +178,12 @@ def test_a_launch_given_beside_it_names_the_server() -> None:
         ("could the vLLM pod get OOMKilled?", False),
         ("our vLLM pod restarts. Possible reasons: it was OOMKilled, a probe failed", False),
         ("the memory of our vLLM pod grows; the pod is then restarted due to an OOM event", True),
-        ("vLLM 运行后打爆服务器内存，服务停止", True),
+        ("vLLM 运行后打爆服务器内存\uff0c服务停止", True),
         ("vLLM's log ends, and below it one word: Killed.", True),
-        ("konteyner: vLLM yüklerken OOM killer tarafından öldürülüyor", True),
+        ("konteyner: vLLM OOM killer ile öldürülüyor", True),
         ("the grafana agent was killed by the OOM killer, vLLM runs", False),
         ("our vLLM pod is never killed any more, the OOM killer entries are old", False),
-        ("der OOM-Killer ist bei vLLM nie aktiv geworden", False),
+        ("der OOM-Killer ist nie aktiv geworden, vLLM startet nur langsam", False),
         ("vLLM's actor died. (1) It was killed by the OOM killer. (2) ray stop was called. (3) It crashed.", False),
     ],
 )

@@ -127,7 +127,8 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") 
         i: [
             one
             for one in _sentences(text)
-            if _says_so(one, words) and (verb or words in _ENDS or _happens(one, words) or _placed(texts, i) or says(one, START))
+            if _says_so(one, words)
+            and (verb or words in _ENDS or _happens(one, words) or _placed(texts, i) or says(one, START))
         ]
         for i, text in enumerate(texts)
         if (not verb or says(text, verb))
