@@ -37,6 +37,7 @@ from vllm_doctor.launch.prose import told_options
         ),
         ("Try increasing `gpu_memory_utilization`. --max-num-seqs 8 is set", {"max-num-seqs": "8"}),
         ("max_num_seqs (1024) exceeds available blocks", {}),
+        ("(VllmWorker TP1 pid=302) ERROR 09-10 10:41:37 failed", {}),
         ("the flag --no-such-option-here 3 and some_word = 4", {}),
     ],
 )

@@ -101,3 +101,19 @@ def test_a_traceback_that_was_pasted_further_in_ends_with_its_exception() -> Non
 def test_an_exception_without_words_that_stands_further_in_is_no_end() -> None:
     pasted = [f"    {line}" for line in THREAD.splitlines()[1:-1]] + ["    AssertionError", "    [end of output]"]
     assert not any(c.root.name for c in tracebacks([LogLine(n, text) for n, text in enumerate(pasted, 1)]))
+
+
+@pytest.mark.parametrize(
+    ("written", "message"),
+    [
+        ("ValueError: ('Only ', 'packed ', 'is read here')", "Only packed is read here"),
+        ("AssertionError: ('it is ray or mp, got %s', 'mpi')", "it is ray or mp, got mpi"),
+        ("KeyError: ('a', 'b')", "('a', 'b')"),
+        ("OSError: (28, 'No space left on device')", "(28, 'No space left on device')"),
+        ("ValueError: ('aborted', Error())", "('aborted', Error())"),
+        ("ValueError: (not a tuple)", "(not a tuple)"),
+    ],
+)
+def test_what_was_raised_in_pieces_is_one_sentence(written: str, message: str) -> None:
+    calls = ["Traceback (most recent call last):", '  File "/a.py", line 1, in f', "    raise", written, ""]
+    assert tracebacks(parse_lines(stream(iter(["\n".join(calls).encode()]))))[0].links[0].message == message

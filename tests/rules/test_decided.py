@@ -79,6 +79,47 @@ def test_an_option_only_where_the_launch_gives_it() -> None:
     assert "data-parallel-size" not in [row[0] for row in said_of(first(file, "__init__", said))]
 
 
+def test_the_one_word_that_a_key_may_be() -> None:
+    file = "vllm/v1/worker/gpu/pcp_manager.py"
+    assert said_of(first(file, "validate_config", "MRV2 PCP supports PIECEWISE CUDA graphs only."))[0] == (
+        "compilation-config",
+        "change",
+        '{"cudagraph_mode": "PIECEWISE"}',
+        "its `cudagraph_mode`: the message takes PIECEWISE alone",
+    )
+
+
+def of_unknown_launch(file: str, said: str, kind: str) -> list[tuple[str, str]]:
+    """The changes for an exception in a log that shows nothing of the launch."""
+    lines = ["Traceback (most recent call last):", f'  File "{SITE}/{file}", line 30, in made', f"    raise {kind}("]
+    lines.append(f"{kind}: {said}")
+    found = diagnose(Snapshot(taken_at="", log=Known(log_of_lines(lines, "log"), "log"))).findings[0]
+    return [(one.name, one.direction.value) for one in found.changes]
+
+
+def test_what_a_test_shows_of_a_launch_that_the_log_does_not_show() -> None:
+    file = "vllm/distributed/kv_transfer/kv_connector/factory.py"
+    assert of_unknown_launch(file, "Unsupported connector type: OwnConnector", "ValueError")[0] == (
+        "kv-transfer-config",
+        "change",
+    )
+    assert of_unknown_launch("vllm/distributed/utils.py", "Invalid partition string: 16-16", "ValueError")[0] == (
+        "VLLM_PP_LAYER_PARTITION",
+        "change",
+    )
+    # a state that a variable leads to is no value of it
+    cuda = of_unknown_launch(
+        "vllm/distributed/device_communicators/cuda_wrapper.py", "CUDART error: out of range", "RuntimeError"
+    )
+    assert "VLLM_CUDART_SO_PATH" not in [name for name, _ in cuda]
+
+
+def test_what_alone_decides_is_named_where_the_launch_gives_it() -> None:
+    file, said = "vllm/v1/attention/backends/triton_attn.py", "quantization is not supported for encoder attention"
+    given = first(file, "_forward_encoder_attention", said, ", 'kv_cache_dtype': 'fp8'", kind="NotImplementedError")
+    assert said_of(given)[0][:2] == ("kv-cache-dtype", "change")
+
+
 def test_fields_of_a_request() -> None:
     found = first(
         "vllm/entrypoints/openai/chat_completion/protocol.py",

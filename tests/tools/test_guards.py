@@ -128,6 +128,15 @@ def method_of(quant_config, layer, enable_wide_rows=False, wide=False):
     if wide:
         raise ValueError("Nobody calls it with this one")
 """
+SPLIT = """
+def layers_of(config, vllm_config):
+    if vllm_config.model_config.hf_config.kinds is None:
+        raise ValueError("The kinds of the layers are not told")
+    try:
+        return [int(one) for one in envs.VLLM_SPLIT.split(",")]
+    except ValueError as e:
+        raise ValueError("No such list of numbers: {}".format(envs.VLLM_SPLIT)) from e
+"""
 WAIT = """
 async def ask(socket):
     if await socket.poll(timeout=VLLM_RPC_TIMEOUT) == 0:
@@ -147,6 +156,7 @@ def read() -> dict[str, dict[str, object]]:
         "vllm/model_executor/models/callers.py": CALLERS,
         "vllm/model_executor/layers/quantization/narrow.py": FORMAT,
         "vllm/engine/client.py": WAIT,
+        "vllm/config/split.py": SPLIT,
         "vllm/model_executor/models/kinds.py": KINDS,
         "vllm/transformers_utils/configs/wide.py": CONFIG,
     }
@@ -182,6 +192,9 @@ def test_the_nearest_test_is_followed_to_what_anybody_may_set() -> None:
         "Rows of this kind are never wide": ["option enable-wide-rows is not False"],
         # what a launch gives is an attribute of the class that keeps it
         "One slot alone needs no pace": ["option slots == 1"],
+        # the model's own configuration has its name in all the code
+        "The kinds of the layers are not told": ["model kinds is None"],
+        "No such list of numbers: {}": ["variable VLLM_SPLIT"],
         "The engine did not reply in time": ["variable VLLM_RPC_TIMEOUT"],
         # what an attribute was set to is asked in its place, as a whole only where each part holds
         "The mega kernel takes four heads": ["option kernel-config backend == 'mega'", "model num_heads != 4"],

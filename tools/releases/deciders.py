@@ -51,7 +51,9 @@ _EXTRA_OF = (
     ("model_loader", "model-loader-extra-config"),
 )
 _REQUESTS = re.compile(r"(?:self\.)?(?:request|req|sampling_params|pooling_params|params|so_params|data|body|values)")
-_MODELS = re.compile(r"vllm/(?:model_executor/)?models/|vllm/transformers_utils/configs/")
+_MODELS = re.compile(r"vllm/(?:model_executor/)?models/|vllm/transformers_utils/(?:configs/|config\.py)")
+# Under this name it is the model's own wherever it is read.
+_OF_HUB = re.compile(r"(?:\w+\.)*hf_(?:\w+_)?config")
 _REQUESTED = re.compile(
     r"vllm/(?:entrypoints|renderers|sampling_params|pooling_params|parser)|vllm/v1/structured_output/"
 )
@@ -295,7 +297,8 @@ def _field(of: str, key: str, scope: Scope) -> str:
             return f"model {_QUANTIZED}.{key}"
     inner = _INSIDE_MODEL.fullmatch(of)
     of_model = _OF_MODEL.fullmatch(of) is not None or inner is not None
-    if of_model and _MODELS.match(scope.path) is not None and key != "model_type" and not key.isupper():
+    of_model = (of_model and _MODELS.match(scope.path) is not None) or _OF_HUB.fullmatch(of) is not None
+    if of_model and key != "model_type" and not key.isupper():
         return f"model {inner['part']}.{key}" if inner is not None else f"model {key}"
     if of == "self" and scope.path.startswith(_CONFIGS) and not key.isupper():
         return f"model {key}"

@@ -160,8 +160,13 @@ def _sentence(said: ast.expr, scope: Scope) -> str:
             if isinstance(n, ast.Assign) and [ast.unparse(t) for t in n.targets] == [said.id] and n.lineno < said.lineno
         ]
         said = given[-1] if given else said
-    if not isinstance(said, ast.Constant | ast.JoinedStr | ast.BinOp):
-        return ""
+    match said:
+        case ast.Call(func=ast.Attribute(value=ast.Constant() as plain_text, attr="format")):
+            said = plain_text
+        case ast.Constant() | ast.JoinedStr() | ast.BinOp():
+            pass
+        case _:
+            return ""
     module = ast.Module(body=[ast.Return(value=said)], type_ignores=[])
     plain = next(iter(texts.templates(module)), "").replace(texts.HOLE, "{}")[:_LONGEST]
     return plain if len("".join(_WORD.findall(plain))) >= _LETTERS else ""

@@ -27,7 +27,7 @@ _OPTION = Pattern(
     r"(?:(?:=| {1,3})(?P<value>'[^'\n]{1,400}'|\"[^\"\n]{1,400}\"|[\w.][\w./:-]{0,120}))?"
     r"|(?P<scored>[a-z][a-z0-9]{1,30}_[a-z0-9_]{2,60}) ?= ?(?P<given>[\w.][\w./:-]{0,120})"
     rf"|(?P<spoken>[a-z][a-z0-9]{{1,30}}[_-][a-z0-9_-]{{2,60}})(?:{_IS})(?P<figure>\d[A-Za-z0-9_.]{{0,20}})"
-    r"|(?P<short>TP|PP|DP|tp|pp|dp|[Uu]til)(?: ?= ?| is | of | )?(?P<number>\d{1,2}|0\.\d{1,4})(?![\w.]*\w))"
+    r"|(?P<short>TP|PP|DP|tp|pp|dp|[Uu]til)(?: ?= ?| is | of | )?(?P<number>\d{1,2}|0\.\d{1,4})(?![\w.]*\w| pid=))"
 )
 # How people shorten the options that they name most.
 _SHORT = {

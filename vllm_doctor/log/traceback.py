@@ -1,5 +1,6 @@
 """Python tracebacks in a log, put together from the interleaved lines of several processes."""
 
+import ast
 import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
@@ -49,6 +50,7 @@ _CLASS = Pattern(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?::(?: |$)|$)")
 _CALLED = Pattern(r"(?<!\w)(\w+)\(")
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _MESSAGE_LINES = 14
+_LONGEST_PIECES, _PIECES = 2000, 2
 # Its message is its key as Python writes it (`repr`), which holds no end of a line.
 _ONE_LINE = "KeyError"
 _KEY = Pattern(r"'[^']{1,300}'")
@@ -212,8 +214,26 @@ class _Open(msgspec.Struct):
 
     def close_link(self) -> None:
         if self.name:
-            self.links.append(Link(self.name, "\n".join(self.message).rstrip(), tuple(self.frames), self.at))
+            message = _in_one("\n".join(self.message).rstrip()) if self.name != "KeyError" else "".join(self.message)
+            self.links.append(Link(self.name, message, tuple(self.frames), self.at))
         self.name, self.at, self.message, self.frames = "", None, [], []
+
+
+def _in_one(message: str) -> str:
+    """What was raised in pieces (`ValueError("a ", f"{b}")`, `assert x, ("%s is wrong", x)`) as the one sentence that
+    it was meant to be: Python writes a tuple of them."""
+    if not (message.startswith("(") and message.endswith(")") and len(message) <= _LONGEST_PIECES):
+        return message
+    try:
+        pieces: object = ast.literal_eval(message)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return message
+    texts = [one for one in pieces if isinstance(one, str)] if isinstance(pieces, tuple) else []
+    if not isinstance(pieces, tuple) or len(pieces) < _PIECES or not isinstance(pieces[0], str):
+        return message
+    if pieces[0].count("%s") == len(pieces) - 1:
+        return pieces[0] % pieces[1:] if pieces[0].count("%") == len(pieces) - 1 else message
+    return "".join(texts) if len(texts) == len(pieces) else message
 
 
 def exception_within(text: str) -> tuple[str, str] | None:

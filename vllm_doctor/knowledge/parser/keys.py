@@ -33,6 +33,14 @@ def wrong_keys(
         yield from _of_class(str(options.value(option, at).get("config", "")), given, asked, _DEPTH)
 
 
+def choices_of_key(option: str, key: str, at: Version) -> tuple[str, ...]:
+    """The words that a key of an option's object may be; none where they are not listed."""
+    options, fields = history("options", "options"), history("fields", "fields")
+    name = f"{options.value(option, at).get('config', '')}.{key}"
+    listed = fields.value(name, at).get("choices") if fields.exists(name, at) else None
+    return tuple(one for one in listed if isinstance(one, str)) if isinstance(listed, list) else ()
+
+
 @dataclass(frozen=True)
 class _Asked:
     """The table that is asked, the release, and whether a class's own tests of its keys are asked, too."""

@@ -21,6 +21,11 @@ def with_keys_off(case: Case, keys: tuple[str, ...], why: str) -> Change | None:
     return _changed(case, dict.fromkeys(keys, False), why)
 
 
+def with_key(case: Case, key: str, value: str, why: str) -> Change | None:
+    """One key of the compilation set to another word."""
+    return _changed(case, {key: value}, why)
+
+
 def without_compiling(case: Case, why: str) -> Change | None:
     """torch.compile off (`mode` 0, `level` 0 before 0.11.2); CUDA graphs stay where the release can do one alone."""
     key = next((k for k in ("mode", "level") if case.version and kernels.has("compilation", k, case.version)), None)

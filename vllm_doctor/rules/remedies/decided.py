@@ -10,19 +10,24 @@ from collections.abc import Iterator
 import msgspec
 
 from vllm_doctor.knowledge.guards import Decider, GuardedRaise, guard
+from vllm_doctor.knowledge.parser.keys import choices_of_key
 from vllm_doctor.knowledge.versions import newest_known
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import each, says
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.compilation import NAME as COMPILATION
+from vllm_doctor.rules.remedies.compilation import with_key
 from vllm_doctor.rules.remedies.refusal import refusal_text, refused_by_vllm
 from vllm_doctor.rules.remedies.requested_change import is_option
+from vllm_doctor.rules.remedies.runs_behind import NEEDED
 from vllm_doctor.rules.say import environment, set_flag, thing
 
 _CHANGES = 2
 _CHECKED = "vLLM's own check above the message asks for it"
 _WAITS = "vLLM's own code waits this long, and what it waited for did not come: it needs longer, or never comes"
+_READ = "vLLM's own check above the message reads this variable: give it a value that the check takes, or remove it"
 _QUOTED = "the message refuses this variable's value: give one that the message accepts, or remove the variable"
 _OURS = "VLLM_"
 _SERVER = "the server works"
@@ -41,6 +46,9 @@ _SAID = {
     "is": "set",
     "is not": "left out",
 }
+_UNSET = (None, False, "", 0)
+# What every launch gives or may give decides a test without being what is wrong.
+_OF_EVERY_LAUNCH = NEEDED | {"model", "tokenizer", "revision", "code-revision", "download-dir"}
 # Words of an option's name that say nothing of it.
 _COMMON = frozenset({"config", "size", "model", "type", "enable", "disable", "name", "path", "num", "max"})
 _SHORTEST = 4
@@ -68,7 +76,8 @@ def decided(case: Case, fault: Fault) -> tuple[Change, ...]:
     made = [
         change
         for one in _once(found.by)
-        if (change := _longer(case, one) if late else _change(case, one, found, told)) is not None
+        if (one.sign or one.kind != "variable" or _of_a_value(fault))
+        and (change := _longer(case, one) if late else _change(case, one, found, told)) is not None
     ]
     asked = _of_request(found)
     serving = case.run is not None and case.run.up_at(fault)
@@ -83,6 +92,11 @@ def _ended_waiting(fault: Fault) -> bool:
     if root is None or root.kind != "TimeoutError" or not root.frames:
         return False
     return says(root.frames[-1].file, "call-of-vllm-or-pydantic")
+
+
+def _of_a_value(fault: Fault) -> bool:
+    """Does its class say that a value is wrong, rather than a state?"""
+    return fault.crash is not None and fault.crash.root.kind in {"ValueError", "ValidationError", "AssertionError"}
 
 
 def of_front_end(fault: Fault) -> bool:
@@ -139,13 +153,21 @@ def _change(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change 
             why = f"its extra setting `{one.key}`: {_wanted(one) or _CHECKED}"
             return set_flag(case, one.name, None, Direction.CHANGE, why) if one.name in case.flags else None
         case "variable":
-            given = case.env(one.name) not in {None, "", "0"}
-            if one.sign in {"on", "==", "is not"}:
-                return environment(one.name, Direction.REMOVE, _CHECKED) if given else None
-            wanted = one.sign == "off" and not given and one.name in told
-            return environment(one.name, Direction.SET, _CHECKED, to="1") if wanted else None
+            return _of_variable(case, one, whole, told)
         case _:
             return None
+
+
+def _of_variable(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Change | None:
+    """A test that holds only where a variable is set shows that it is, whether or not the log says so."""
+    fact, given = case.has_env(one.name), case.env(one.name) not in {None, "", "0"}
+    held = given or (fact is not None and fact.default in _UNSET and len(whole.by) == 1)
+    if one.sign in {"on", "==", "is not"}:
+        return environment(one.name, Direction.REMOVE, _CHECKED) if held else None
+    if not one.sign and held and len(whole.by) == 1 and _about(one.name.lower(), told, "_"):
+        return environment(one.name, Direction.CHANGE, _READ, before=case.env(one.name))
+    wanted = one.sign == "off" and not given and one.name in told
+    return environment(one.name, Direction.SET, _CHECKED, to="1") if wanted else None
 
 
 def _longer(case: Case, one: Decider) -> Change | None:
@@ -166,17 +188,41 @@ def _of_option(case: Case, one: Decider, whole: GuardedRaise, told: str) -> Chan
     if missing and given:
         one = one._replace(sign="", value="")  # the test is of something that was made of what the launch gives
     if one.key:
+        if (word := _only(case, one, told)) and one.name == COMPILATION:
+            return with_key(case, one.key, word, f"its `{one.key}`: the message takes {word} alone")
+        given = given or _unseen(case, one, whole)
         why = f"its `{one.key}`: {_wanted(one) or _CHECKED}"
-        about = bool(one.sign) or one.key in told or _quotes(case, one, told)
+        about = bool(one.sign) or one.key in told or _quotes(case, one, told) or not case.launched
         return set_flag(case, one.name, None, Direction.CHANGE, why) if given and about else None
     if missing and not given:
         alone = len(whole.by) == 1 and _about(one.name, told) and one.name.startswith(_SWITCHES)
         return set_flag(case, one.name, True, Direction.ADD, _CHECKED) if alone else None
-    if not given or (not one.sign and not (_about(one.name, told) and _alone_named(case, one.name, told))):
+    named = _about(one.name, told) and _alone_named(case, one.name, told)
+    if not given and (not _unseen(case, one, whole) or not (named or one.sign)):
+        return None
+    if given and not one.sign and not named and (len(whole.by) > 1 or one.name in _OF_EVERY_LAUNCH):
         return None
     direction, to = _moved(one)
     wanted = _wanted(one)
     return set_flag(case, one.name, to, direction, f"{_CHECKED}: {wanted}" if wanted else _CHECKED)
+
+
+def _unseen(case: Case, one: Decider, whole: GuardedRaise) -> bool:
+    """Nothing is known of the launch, and this option alone decides: was it given, as its default is not refused?"""
+    fact = case.has_flag(one.name)
+    if case.launched or len(whole.by) > 1 or one.name in _OF_EVERY_LAUNCH or fact is None:
+        return False
+    if one.key or not one.sign:
+        return fact.default is None or not one.key
+    return one.sign in {"on", "is not", ">", ">=", "=="} and fact.default in _UNSET
+
+
+def _only(case: Case, one: Decider, told: str) -> str:
+    """The one word that a key may be of which the sentence says that it takes it alone."""
+    said = told.replace(".", " ").replace(",", " ").split()
+    choices = choices_of_key(one.name, one.key, case.version) if case.version is not None else ()
+    named = [word for word in choices if word in said]
+    return named[0] if len(named) == 1 and "only" in said else ""
 
 
 def _alone_named(case: Case, name: str, told: str) -> bool:

@@ -26,7 +26,7 @@ from vllm_doctor.rules.say import environment, set_flag
 
 _CHANGES = 2
 # What a model needs to be served at all, and which engine and processes serve it: no feature of either.
-_NEEDED = frozenset(
+NEEDED = frozenset(
     {"tensor-parallel-size", "data-parallel-size", "nnodes", "trust-remote-code", "max-model-len", "worker-cls"}
     | {"quantization", "runner", "task", "api-server-count", "structured-outputs-config", "pooler-config"}
     | {"disable-frontend-multiprocessing", "distributed-executor-backend", "VLLM_USE_V1"}
@@ -85,7 +85,7 @@ def _on_at(case: Case, place: CodePlace) -> tuple[Decider, ...]:
 
 
 def _off(case: Case, one: Decider, why: str) -> Change | None:
-    if one.name in _NEEDED:
+    if one.name in NEEDED:
         return None
     if one.kind == "variable":
         return _variable_off(case, one, why)
