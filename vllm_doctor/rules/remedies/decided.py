@@ -48,10 +48,12 @@ _SAID = {
 }
 _UNSET = (None, False, "", 0)
 # What every launch gives or may give decides a test without being what is wrong.
-_OF_EVERY_LAUNCH = NEEDED | {"model", "tokenizer", "revision", "code-revision", "download-dir"}
+_OF_EVERY_LAUNCH = NEEDED | {"model", "attention-backend", "tokenizer", "revision", "code-revision", "download-dir"}
 # Words of an option's name that say nothing of it.
 _COMMON = frozenset({"config", "size", "model", "type", "enable", "disable", "name", "path", "num", "max"})
 _SHORTEST = 4
+# How a sentence says that one thing alone is taken.
+_ALL_BUT = ("refuses-all-but", "refuses-all-but-before", "refuses-all-but-after")
 # Of a request such a test says only that a field is there.
 _BARE = frozenset({"on", "off", "is", "is not", ""})
 # As many keys may decide one test that compares them.
@@ -222,7 +224,7 @@ def _only(case: Case, one: Decider, told: str) -> str:
     said = told.replace(".", " ").replace(",", " ").split()
     choices = choices_of_key(one.name, one.key, case.version) if case.version is not None else ()
     named = [word for word in choices if word in said]
-    return named[0] if len(named) == 1 and "only" in said else ""
+    return named[0] if len(named) == 1 and any(says(told, one) for one in _ALL_BUT) else ""
 
 
 def _alone_named(case: Case, name: str, told: str) -> bool:
