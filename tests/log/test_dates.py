@@ -3,7 +3,7 @@
 import pytest
 
 from vllm_doctor.log.read.assemble import cut, parse_lines
-from vllm_doctor.log.read.pieces import stream
+from vllm_doctor.log.read.pieces import Read, stream
 from vllm_doctor.records.reading import Known
 from vllm_doctor.records.snapshot import Snapshot
 from vllm_doctor.records.verdict import Verdict
@@ -11,7 +11,9 @@ from vllm_doctor.rules.engine import diagnose
 
 
 def verdict(text: str) -> Verdict:
-    lines = parse_lines(stream(iter([text.encode()])))
+    read = stream(iter([text.encode()]))
+    assert isinstance(read, Read)
+    lines = parse_lines(read)
     return diagnose(Snapshot(taken_at="2026-01-01", log=Known(cut(lines, "log"), "log"))).verdict
 
 
