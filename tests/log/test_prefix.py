@@ -39,6 +39,11 @@ def one(raw: str) -> LogLine:
             "INFO",
             "w.py:1",
         ),
+        # As people shorten it
+        (f"(EngineCore pid=...) ERROR [w.py:1] {WORDS}", "EngineCore", None, "ERROR", "w.py:1"),
+        (f"(Worker_TP0 pid=XXX) {WORDS}", "Worker_TP0", None, None, None),
+        (f"(EngineCore_DP0) ERROR [w.py:1] {WORDS}", "EngineCore_DP0", None, "ERROR", "w.py:1"),
+        (f"(APIServer) INFO 05-21 10:11:12 [w.py:1] {WORDS}", "APIServer", None, "INFO", "w.py:1"),
         (f"(RayWorkerWrapper pid=9) [repeated 3x across cluster] {WORDS}", "RayWorkerWrapper", 9, None, None),
         # Ray's worker, before it knows what it is to run
         (f"(pid=9) {WORDS}", None, 9, None, None),

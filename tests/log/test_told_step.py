@@ -237,3 +237,7 @@ def test_a_call_in_another_sentence_than_the_one_that_speaks_of_memory_is_talk()
     told = "determine_num_available_blocks counts the target alone. vLLM 0.6.3 then gives CUDA OOM at run time."
     assert judged_text(told).findings[0].code == "VD201"
     assert judged_text("vLLM 0.6.3 gives CUDA OOM in determine_num_available_blocks.").findings[0].code == "VD112"
+
+
+def test_an_options_name_is_no_word_for_a_step() -> None:
+    assert told_step(["vllm: error: unrecognized arguments: --disable-log-requests"], 0) is None

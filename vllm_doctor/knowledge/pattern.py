@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 
 
@@ -38,7 +38,7 @@ class Pattern:
         """Cut the text at every place."""
         return self.compiled.split(text)
 
-    def sub(self, replacement: str, text: str) -> str:
+    def sub(self, replacement: str | Callable[[re.Match[str]], str], text: str) -> str:
         """Replace every place."""
         return self.compiled.sub(replacement, text)
 

@@ -15,6 +15,8 @@ from vllm_doctor.log.startup_phase import StartupPhase
 LONGEST = 2000
 # Where a sentence ends; the full stop of Chinese and Japanese needs no blank behind it.
 SENTENCE_END = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
+# An option is no word for a step: --disable-log-requests.
+_OPTION = Pattern(r"(?<![\w-])--[a-z][\w-]{1,60}")
 # What of an engine a person names beside the step: the row of its words.
 ENCODER, ADAPTERS, TENANT = "told-encoder", "told-adapters", "told-tenant"
 WAKES, LOGPROBS, SAMPLER = "told-wake-up", "told-logprobs", "told-sampler"
@@ -37,7 +39,7 @@ _STEPS = (
 
 def told_step(lines: Iterable[str], index: int) -> StartupPhase | None:
     """The step that a person names nearest to one of these lines; None where none is named."""
-    texts = [line[:LONGEST] for line in lines]
+    texts = [_OPTION.sub(lambda option: " " * len(option[0]), line[:LONGEST]) for line in lines]
     at = sum(len(text) + 1 for text in texts[:index])
     end = at + len(texts[index])
     joined = "\n".join(texts)

@@ -55,10 +55,11 @@ OUTER = re.compile(
 )
 # An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL). Ray's worker has
 # no name yet while it imports what it is to run. A worker of 0.10.1 has its rank behind its name (`VllmWorker TP0`).
+# People who paste shorten the number, or leave it out of vLLM's own.
 TAG = re.compile(
-    r"\s?\((?:(?P<name>[A-Za-z][\w.:-]*(?: [DPTE]P\d\w{0,20})?)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?"
-    r"pid=(?P<pid>\d{1,10})"
-    r"(?:, (?:ip=[\w.:]+)?)?\)"
+    r"\s?\((?:(?P<own>(?:APIServer|EngineCore|Worker|VllmWorker)(?:_\w{1,40}|Process)?)\)"
+    r"|(?:(?P<name>[A-Za-z][\w.:-]*(?: [DPTE]P\d\w{0,20})?)(?:\([\w.-]{1,60}\))?(?: rank=(?P<rank>\d{1,6}))? )?"
+    r"pid=(?:(?P<pid>\d{1,10})|\.{2,3}|…|[xXnN*#]{1,8}|<\w{1,8}>)(?:, (?:ip=[\w.:]+)?)?\))"
     r"(?: \[repeated \d+x[^\]]*\])? ?"
 )
 # Ray prints a line once for all workers that wrote it, and says so behind it (RAY_DEDUP_LOGS).
@@ -266,9 +267,9 @@ class Stripper:
         while rest is not None:
             text = rest
             while (tag := TAG.match(text)) is not None:
-                name = tag["name"] and tag["name"].replace(" ", "_")
+                name = tag["own"] or (tag["name"] and tag["name"].replace(" ", "_"))
                 process = f"{name}_{tag['rank']}" if tag["rank"] else name or process
-                pid = int(tag["pid"])
+                pid = int(tag["pid"]) if tag["pid"] else pid
                 text = text[tag.end() :]
             rank = RANK.match(text)
             if rank is not None:

@@ -14,6 +14,8 @@ POOL = (("kv-available", "size"), ("profile-breakdown", "kv"), ("profile-results
 
 # What is left of the check's message where people cut it.
 _CUT = frozenset({"kv-below-max-len-cut", "kv-longest-told"})
+# Sizes of one pool in two lines differ by so many GiB at most.
+_ROUNDED = 0.02
 # Limits of a prompt's length below this serve nobody, nor below this part of the length that was asked for, where it
 # is short of what a chat takes.
 _LEAST_TOKENS, _LEAST_PART, _SHORT = 512, 1 / 64, 2048
@@ -54,6 +56,17 @@ def _retold(case: Case, index: int, message: str) -> bool:
     text = case.run.lines[index].text if case.run is not None else ""
     own, put, _ = text.rpartition(" [")
     return bool(put) and text.endswith("]") and read(message, own) is None
+
+
+def smaller_elsewhere(case: Case, small: TooSmall) -> float | None:
+    """The least pool that a rank logged, GiB, where it is below the one that was checked: vLLM checks one rank after
+    another and ends at the first that is too small (get_kv_cache_configs, v1/core/kv_cache_utils.py)."""
+    if case.run is None or small.have is None:
+        return None
+    pools = [float(hit.fields["size"]) for hit in case.run.all("kv-available")]
+    least = min(pools, default=small.have)
+    # the message rounds what the line prints
+    return least if least < small.have - _ROUNDED and max(pools) > small.have - _ROUNDED else None
 
 
 def cut_short(case: Case) -> tuple[int, float | None, int | None] | None:

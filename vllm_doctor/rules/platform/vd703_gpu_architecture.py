@@ -77,6 +77,10 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 # What a compiler says when the card lacks an instruction that a kernel uses.
 _COMPILED = frozenset({"compiler-pass", "stack-frame-limit", "ptx-target", "llvm-select", "translate-failed"})
 
+# What Triton compiles, it compiles when it is called: no list of a build's architectures has a part in it.
+_AT_RUN_TIME = frozenset({"compiler-pass", "translate-failed"})
+_UNCOMPILED = "Triton cannot compile a kernel for this GPU"
+
 
 def judge(case: Case) -> Outcome:
     """Is there no code for this GPU?"""
@@ -101,6 +105,7 @@ def judge(case: Case) -> Outcome:
         return _no_card(case, fault)
     if fault.ids & frozenset(_IDS) == {"flashinfer-arch"} and kernel_kind(case, fault) is None:
         return _unasked(case, fault)
+    at_run_time = bool(fault.ids & _AT_RUN_TIME) and fault.ids & set(_IDS) <= _IN_DOUBT
     return finding(
         RULE,
         title="The GPU is too old for the way this checkpoint is quantized"
@@ -109,6 +114,8 @@ def judge(case: Case) -> Outcome:
         if "llvm-select" in fault.ids
         else _STACK
         if "stack-frame-limit" in fault.ids
+        else _UNCOMPILED
+        if at_run_time
         else "",
         confidence=Confidence.LIKELY if fault.ids & set(_IDS) <= _IN_DOUBT else Confidence.CONFIRMED,
         severity=severity(case, fault),
@@ -122,6 +129,8 @@ def judge(case: Case) -> Outcome:
             *(_checked(case, fault) if fault.ids & _CHECKED else ()),
             _checkpoint(case)
             if fault.ids & _CARD
+            else (upgrade(case, "a newer release has another Triton, and other kernels for this card") or _triton(case))
+            if at_run_time
             else _build(case)
             if "stack-frame-limit" not in fault.ids
             else upgrade(case, "newer releases have other attention kernels for AMD's cards"),

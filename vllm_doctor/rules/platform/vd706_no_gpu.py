@@ -19,6 +19,7 @@ _IDS = (
     "nvml-unknown",
     "driver-silent",
     "no-gpus",
+    "no-cuda-said",
     "no-xpus",
     "no-gpus-counted",
     "no-driver",
@@ -36,12 +37,14 @@ _IDS = (
 # not read CUDA_VISIBLE_DEVICES.
 _PLATFORM = frozenset({"device-type", "device-empty"})
 # What follows where torch was not built for any GPU.
-_OF_TORCH = _PLATFORM | {"no-gpus", "no-device-detected"}
+_OF_TORCH = _PLATFORM | {"no-gpus", "no-cuda-said", "no-device-detected"}
+# What does not say why: a number of GPUs is what was divided by, and a library asked torch alone.
+_UNSAID = frozenset({"no-gpus-counted", "no-cuda-said"})
 # Ray names the call of an actor above the calls within it.
 _CALL = 40
 
 # Where the devices that a process may see are what is wrong.
-_HIDDEN = frozenset({"no-gpus", "no-device-detected", "cuda-init-failed", "devices-busy"})
+_HIDDEN = frozenset({"no-gpus", "no-cuda-said", "no-device-detected", "cuda-init-failed", "devices-busy"})
 # What a failure itself names, and mends.
 _BY_NAME = (
     (
@@ -149,8 +152,7 @@ def judge(case: Case) -> Outcome:
         title="torch is the build for CPUs, which finds no GPU" if without is not None else "",
         phase=Phase.GPU_FAULT if "gpu-lost" in fault.ids else Phase.DRIVER_CUDA_MISMATCH,
         severity=severity(case, fault),
-        # the number of GPUs is what was divided by, and the line does not say so
-        confidence=Confidence.LIKELY if "no-gpus-counted" in fault.ids else Confidence.CONFIRMED,
+        confidence=Confidence.LIKELY if fault.ids & _UNSAID else Confidence.CONFIRMED,
         evidence=(
             *shown(case, fault, *_IDS),
             *_fabric(case),
@@ -168,7 +170,7 @@ def _changes(case: Case, fault: Fault, of: str | None, *, of_cpu: bool) -> tuple
     build = _with_cuda() if of_cpu else _other_build(case) if fault.ids & _PLATFORM else None
     opened = _opened(case, of)
     ray = _of_ray(case, fault) if opened is None else None
-    not_given = fault.ids & (_PLATFORM | {"no-driver"}) and build is None and opened is None
+    not_given = fault.ids & (_PLATFORM | {"no-driver", "no-cuda-said"}) and build is None and opened is None
     in_use = "devices-busy" in fault.ids and opened is None and not modes_told(case)
     return (
         build,

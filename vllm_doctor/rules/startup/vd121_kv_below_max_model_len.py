@@ -2,18 +2,30 @@
 
 import math
 
-from vllm_doctor.records.finding import Arithmetic, Change, Finding
+from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Applicability, Confidence, Direction
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.gates.kv_cache import BLOCK, TooSmall, cut_short, on_cpu, serves_nobody, too_small
+from vllm_doctor.rules.gates.kv_cache import (
+    BLOCK,
+    TooSmall,
+    cut_short,
+    on_cpu,
+    serves_nobody,
+    smaller_elsewhere,
+    too_small,
+)
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
+from vllm_doctor.rules.remedies.gpu_holders import stop_others
 from vllm_doctor.rules.remedies.kv_cache import half_size_kv
 from vllm_doctor.rules.remedies.second_start import second_start
 from vllm_doctor.rules.remedies.step import fewer_sequences, fewer_tokens
 from vllm_doctor.rules.remedies.utilization import raise_utilization
 from vllm_doctor.rules.remedies.weights import lighter
 from vllm_doctor.rules.say import environment, finding, gib, set_flag
+
+# Ranks that do equal work differ by less, GiB.
+_UNLIKE = 0.5
 
 
 def judge(case: Case) -> Outcome:
@@ -23,6 +35,9 @@ def judge(case: Case) -> Outcome:
     small = too_small(case)
     if small is None:
         return _of_a_part(case) or NotHere("the check that one full-length request fits did not fail")
+    least = smaller_elsewhere(case, small)
+    if least is not None:
+        return _on_another_rank(case, small, least)
     return finding(
         RULE,
         title=f"The KV cache cannot hold one request of {small.length} tokens; {small.fits} tokens fit",
@@ -46,6 +61,59 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )
+
+
+def _on_another_rank(case: Case, small: TooSmall, least: float) -> Finding:
+    """The check ended at the first rank; another has less, so what fits the first does not fit the launch."""
+    need = small.need or 0.0
+    fits = int(small.fits * least / small.have) // BLOCK * BLOCK if least > 0 and small.have else 0
+    none = "so no length fits it" if fits <= 0 else f"in which about {fits} tokens fit"
+    return finding(
+        RULE,
+        title=f"The KV cache cannot hold one request of {small.length} tokens; a rank has {least:.2f} GiB, {none}",
+        confidence=Confidence.LIKELY if small.retold else Confidence.CONFIRMED,
+        evidence=(case.line(small.index), *_pools(case)),
+        arithmetic=(
+            gib("needed for one request", need, f"{small.length} tokens", "the error line"),
+            gib("available", least, "KV cache memory of the rank that has least", "the log"),
+            gib("missing", need - least, f"{need} − {least}", "both"),
+        ),
+        changes=(
+            set_flag(
+                case,
+                "max-model-len",
+                fits,
+                Direction.LOWER,
+                "vLLM then refuses requests longer than this; the length that it prints is that of the rank it "
+                "checked first",
+            )
+            if fits > 0
+            else None,
+            _freed_there(case, (small.have or 0.0) - least),
+            raise_utilization(case, math.ceil((need - least) * 101) / 100) if case.total_gib is not None else None,
+            half_size_kv(case, small),
+            fewer_sequences(case, None),
+            fewer_tokens(case, None),
+            *lighter(case, loaded=True),
+        ),
+        refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
+    )
+
+
+def _freed_there(case: Case, less: float) -> Change | None:
+    """Ranks of one stage hold as many weights and do the same work: what one lacks, something else holds there."""
+    run = case.run
+    if run is None or less < _UNLIKE or (case.count("pipeline-parallel-size") or run.pipeline) > 1:
+        return None
+    return stop_others(
+        case, f"ranks do equal work, and this one has {less:.2f} GiB less: something else may hold it there"
+    )
+
+
+def _pools(case: Case) -> tuple[Evidence, ...]:
+    """The lines in which ranks print their pools, that of the smallest first."""
+    hits = case.run.all("kv-available") if case.run is not None else ()
+    return tuple(case.line(hit.index) for hit in sorted(hits, key=lambda hit: float(hit.fields["size"]))[:2])
 
 
 def _of_a_part(case: Case) -> Finding | None:
