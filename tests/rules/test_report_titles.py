@@ -127,3 +127,9 @@ def test_a_quoted_key_of_a_layer_finds_the_issue_by_its_words() -> None:
 def test_what_python_says_of_any_value_finds_no_issue_by_its_words() -> None:
     codes = [one.code for one in judged_text("# [Bug]: TypeError: 'NoneType' object is not iterable\n").findings]
     assert "VD526" not in codes
+
+
+def test_of_a_sentence_only_the_clause_that_tells_of_help_is_no_part_of_the_launch() -> None:
+    told = "torch.OutOfMemoryError in the first request, startup is fine. vllm serve m --gpu-memory-utilization 0.98"
+    change = judged_text(told).findings[0].changes[0]
+    assert (change.name, change.before, change.after) == ("gpu-memory-utilization", 0.98, 0.93)

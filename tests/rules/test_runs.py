@@ -184,7 +184,7 @@ def test_an_error_of_a_process_that_the_stopped_run_did_not_know_is_another_runs
 
 
 def test_an_error_that_is_cut_at_the_edge_of_a_page_is_not_ok_as_last_line() -> None:
-    cut = "(APIServer pid=70811) ERROR 11-20 10:30:05 [core_client.py:564] Engine core proc EngineCore_DP0 died une"
+    cut = "(APIServer pid=70811) ERROR 01-02 10:30:05 [core_client.py:564] Engine core proc EngineCore_DP0 died une"
     assert said([*material.RUNNING["0.27"], cut])[0] is Verdict.UNKNOWN
     assert said([*material.RUNNING["0.27"], cut, *material.server_answers_on()])[0] is not Verdict.FINDING
 

@@ -1,6 +1,7 @@
 """What people write of a release or a setting: that it helps, or that a thing fails with it."""
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -15,7 +16,7 @@ _LINES, _LISTED = 400, 6
 _LIST = (":", "\uff1a")
 _DENIED = "says-it-does-not-help"
 # Where another thought begins: what is denied there is not denied before it. A path names no release.
-_CLAUSE = Pattern(r"[(),]\s?|\s(?:but|although|while|whereas|however)\s")
+_CLAUSE = Pattern(r"[(),\uff0c\u3001]\s?|\s(?:but|although|while|whereas|however)\s")
 _PATH = Pattern(r"(?:https?:/)?/[\w./-]{3,300}")
 _OPTION = Pattern(r"(?<![\w.-])(?:--)?([a-z]{2,20}(?:[-_][a-z]{2,20}){1,5})(?![\w.-]*/)")
 # Words right before a setting that is taken away.
@@ -59,6 +60,13 @@ def helping_words(lines: Iterable[LogLine]) -> Iterator[HelpingWords]:
 def says_it_helps(said: str) -> bool:
     """Does a person say that something works, and neither deny nor ask it?"""
     return says(said, "says-it-helps") and not says(said, _DENIED)
+
+
+def without_help(text: str) -> str:
+    """The text without the clauses that say what helps: what they name is no part of the launch that failed."""
+    cuts = {end.end() for one in (SENTENCE_END, _CLAUSE) for end in one.finditer(text[:LONGEST])}
+    ends = [0, *sorted(cuts), len(text)]
+    return "".join(text[first:last] for first, last in pairwise(ends) if not says_it_helps(text[first:last]))
 
 
 def settings_of(said: str) -> Iterator[NamedSetting]:

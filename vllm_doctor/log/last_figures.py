@@ -101,9 +101,10 @@ def _no_more_figures(run: AnalysedRun) -> str | None:
     passed = end - begun if begun is not None and end is not None else 0
     if passed < _SILENT:
         return None
-    what = "a request was taken" if taken is not None else f"{run.stats[-1].running} requests ran"
+    ran = run.stats[-1].running if run.stats else 0
+    what = "a request was taken" if taken is not None else "a request ran" if ran == 1 else f"{ran} requests ran"
     return (
-        f"line {first.number}: {what}, and for {passed / 60:.0f} minutes the log shows neither statistics, "
+        f"line {first.number}: {what}, and for {passed:.0f} s the log shows neither statistics, "
         "which come every ten seconds while the engine computes, nor an answer: the engine may hang; send one short "
         "request"
     )

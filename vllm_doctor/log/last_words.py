@@ -146,7 +146,7 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
             continue
         if index > end and says(line.text, *_asked_for(run)):
             continue
-        if _complains(run, index):
+        if _complains(run, index) or (index > last and says(line.text, "nobody-behind")):
             yield line
 
 

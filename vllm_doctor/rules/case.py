@@ -12,7 +12,7 @@ from vllm_doctor.launch.pasted import command_in
 from vllm_doctor.launch.prose import ToldLaunch, told_options
 from vllm_doctor.log.clock import day_of
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.helping_words import says_it_helps
+from vllm_doctor.log.helping_words import without_help
 from vllm_doctor.log.last_run import judged
 from vllm_doctor.log.match import read
 from vllm_doctor.log.root_cause import AnalysedRun
@@ -120,9 +120,8 @@ class Case:
         traced = (crash for crash in run.crashes if any(link.frames for link in crash.links))
         code = {i for crash in traced for i in range(crash.first, crash.last + 1)}
         for i, line in enumerate(run.lines[:_ABOVE]):
-            # what a person says to help is no part of the launch that failed
-            if i not in code and line.module is None and line.level is None and not says_it_helps(line.text):
-                yield line.text
+            if i not in code and line.module is None and line.level is None:
+                yield without_help(line.text)
 
     @cached_property
     def told_setup(self) -> ToldSetup:
