@@ -117,3 +117,16 @@ def test_an_exception_without_words_that_stands_further_in_is_no_end() -> None:
 def test_what_was_raised_in_pieces_is_one_sentence(written: str, message: str) -> None:
     calls = ["Traceback (most recent call last):", '  File "/a.py", line 1, in f', "    raise", written, ""]
     assert tracebacks(parse_lines(stream(iter(["\n".join(calls).encode()]))))[0].links[0].message == message
+
+
+def test_the_stack_that_a_warning_prints_is_no_failure() -> None:
+    stack = (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/v/lib/python3.9/site-packages/vllm/config.py", line 7, in <module>\n'
+        "    import torch\n"
+        '  File "/opt/v/lib/python3.9/site-packages/torch/nn/modules/rooms.py", line 20, in <module>\n'
+        "    device: torch.device = torch.device('cpu')\n"
+    )
+    warned = "/opt/v/lib/python3.9/site-packages/torch/nn/modules/rooms.py:20: UserWarning: Failed to initialize NumPy\n"
+    assert judged_text(stack).verdict is Verdict.FINDING
+    assert judged_text(stack + warned).verdict is Verdict.UNKNOWN

@@ -197,7 +197,13 @@ class RunWithFaults(RunWithPhases):
     def _cut(self) -> tuple[Crash, ...]:
         """The tracebacks that end before their exception, with their head or without it."""
         cut = (c for c in traceback.tracebacks(self.lines, torn=True)[:CRASHES] if not c.root.name)
-        return tuple(c for c in cut if c.level not in _HANDLED and not _of_a_report(c))
+        return tuple(c for c in cut if c.level not in _HANDLED and not _of_a_report(c) and not self._of_a_warning(c))
+
+    def _of_a_warning(self, crash: Crash) -> bool:
+        """Is it the stack of a warning? An extension module for another NumPy prints it without an exception, and the
+        library that loads it then warns at that very call."""
+        below = self.lines[crash.last + 1 : crash.last + 2]
+        return any(line.text.startswith(f"{crash.files[-1]}:") and says(line.text, "python-warning") for line in below)
 
     def _bare(self) -> list[Fault]:
         """A logger's error, or a text that no program signed, in the words of an exception that vLLM or a library
