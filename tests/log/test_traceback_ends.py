@@ -127,6 +127,8 @@ def test_the_stack_that_a_warning_prints_is_no_failure() -> None:
         '  File "/opt/v/lib/python3.9/site-packages/torch/nn/modules/rooms.py", line 20, in <module>\n'
         "    device: torch.device = torch.device('cpu')\n"
     )
-    warned = "/opt/v/lib/python3.9/site-packages/torch/nn/modules/rooms.py:20: UserWarning: Failed to initialize NumPy\n"
+    warned = (
+        "/opt/v/lib/python3.9/site-packages/torch/nn/modules/rooms.py:20: UserWarning: Failed to initialize NumPy\n"
+    )
     assert judged_text(stack).verdict is Verdict.FINDING
     assert judged_text(stack + warned).verdict is Verdict.UNKNOWN

@@ -110,56 +110,80 @@ def judge(case: Case) -> Outcome:
         return NotHere("the server was told to stop, took too long, and was killed")
     if number == "7":
         return NotHere("SIGBUS: a page of shared memory could not be allocated")
-    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log shows no cause"
-    told = _above(run, first.index)
-    if told is not None and number != "9":
-        at, part, answer = told
-        return finding(
-            RULE,
-            title=answer.title,
-            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
-            confidence=Confidence.LIKELY,
-            evidence=(case.line(at), case.line(first.index)),
-            changes=changes_of(case, part.answers, run.lines[at].text),
-            refute="the same line stands in the log of a start that serves",
-            layer=part.id,
-            then=part.next,
-        )
-    of_worker = first.id == _OF_A_WORKER
+    if number != "9" and (above := _said_above(case, run, first)) is not None:
+        return above
     if _lacks_its_error(run, first):
-        return finding(
-            RULE,
-            title=("A worker" if of_worker else "The engine") + " failed with an error that is not in this log",
-            severity=Severity.WILL_FAIL_UNDER_LOAD if first.id == _OF_THE_SERVICE else Severity.BLOCKS_START,
-            confidence=Confidence.LIKELY,
-            evidence=(case.line(_said_at(run, first)),),
-            refute="the log is whole: then something outside ended the engine",
-            then="judge the whole log, from the start of the server: its own error stands "
-            + ("in the lines of that worker" if of_worker else "above this line"),
-        )
-    if number in {None, "6"} and (thrown := uncaught(case, run)) is not None:
-        return finding(
-            RULE,
-            title=thrown.title,
-            severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
-            confidence=Confidence.LIKELY,
-            evidence=tuple(case.line(at) for at in thrown.lines),
-            changes=(_uncompiled(case, run, first), *thrown.changes),
-            refute="an earlier line of another process shows a failure",
-        )
+        return _error_elsewhere(case, run, first)
+    if number in {None, "6"} and (thrown := _thrown(case, run, first)) is not None:
+        return thrown
     if said is not None and number in {None, "6"}:
         return _ended_itself(case, run, said)
     if number is not None and number in _CRASHES:
         return _crashed(case, run, first, number)
+    how = _SIGNALS.get(number, f"signal {number} ended it") if number is not None else "the log shows no cause"
     return finding(
         RULE,
         title=f"An engine process died without a traceback: {how}",
-        severity=Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START,
+        severity=_severity(run, first),
         confidence=Confidence.POSSIBLE,
         evidence=(case.line(first.index),),
         refute="the kernel log of that minute (journalctl -k) shows no OOM kill, and an earlier line shows a failure",
         then=(_WHO_KILLS if number == "9" or first.id in _OF_RAY else _WHAT_ENDED if number is None else "")
         + _asked_of_host(case, run, first, number),
+    )
+
+
+def _severity(run: AnalysedRun, first: Hit) -> Severity:
+    return Severity.WILL_FAIL_UNDER_LOAD if run.served(until=first.index) else Severity.BLOCKS_START
+
+
+def _said_above(case: Case, run: AnalysedRun, first: Hit) -> Finding | None:
+    """A line above the death that a part of vLLM is known by, with that part's answer."""
+    told = _above(run, first.index)
+    if told is None:
+        return None
+    at, part, answer = told
+    return finding(
+        RULE,
+        title=answer.title,
+        severity=_severity(run, first),
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(at), case.line(first.index)),
+        changes=changes_of(case, part.answers, run.lines[at].text),
+        refute="the same line stands in the log of a start that serves",
+        layer=part.id,
+        then=part.next,
+    )
+
+
+def _error_elsewhere(case: Case, run: AnalysedRun, first: Hit) -> Finding:
+    """A heading of an error, without the error."""
+    of_worker = first.id == _OF_A_WORKER
+    return finding(
+        RULE,
+        title=("A worker" if of_worker else "The engine") + " failed with an error that is not in this log",
+        severity=Severity.WILL_FAIL_UNDER_LOAD if first.id == _OF_THE_SERVICE else Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(_said_at(run, first)),),
+        refute="the log is whole: then something outside ended the engine",
+        then="judge the whole log, from the start of the server: its own error stands "
+        + ("in the lines of that worker" if of_worker else "above this line"),
+    )
+
+
+def _thrown(case: Case, run: AnalysedRun, first: Hit) -> Finding | None:
+    """An exception of C++ that nothing caught ended the process."""
+    thrown = uncaught(case, run)
+    if thrown is None:
+        return None
+    return finding(
+        RULE,
+        title=thrown.title,
+        severity=_severity(run, first),
+        confidence=Confidence.LIKELY,
+        evidence=tuple(case.line(at) for at in thrown.lines),
+        changes=(_uncompiled(case, run, first), *thrown.changes),
+        refute="an earlier line of another process shows a failure",
     )
 
 

@@ -5,7 +5,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.faults_of_run import IMPORTS
 from vllm_doctor.log.match import says
 from vllm_doctor.log.traceback import in_packages
-from vllm_doctor.records.finding import Change
+from vllm_doctor.records.finding import Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence, Direction, Severity
 from vllm_doctor.rules.case import Case
@@ -58,6 +58,8 @@ _TAKES = (
     "a newer release may support what the message names: each release supports more models, kernels and combinations"
 )
 
+_REFUTE = "the change is made, and the same call fails with the same message"
+
 
 def judge(case: Case) -> Outcome:
     """Does the first failure's part have a name for what it said?"""
@@ -70,99 +72,117 @@ def judge(case: Case) -> Outcome:
         return Clear("another package read what an object of transformers does not have, which VD514 names")
     if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
         return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
-    evidence = (exception_line(case, root) if root.crash is not None else case.line(root.index),)
-    foreign, lacks = program(case, root), lacks_of_vllm(case, root)
-    if foreign is not None or lacks is not None:
-        # Which release has what the program takes says more than that its own is another one.
-        own, of_vllm = foreign.changes if foreign is not None else (), lacks.changes if lacks is not None else ()
-        whose = f", with the same release of {foreign.name}" if foreign is not None else ""
-        return finding(
-            RULE,
-            title=foreign.title if foreign is not None else lacks.title if lacks is not None else "",
-            detail=lacks.title if foreign is not None and lacks is not None else "",
-            severity=severity(case, root),
-            confidence=Confidence.LIKELY,
-            evidence=evidence,
-            changes=first_of_each((*own[:1], *of_vllm, *own[1:])),
-            refute=f"the same code works with this release of vLLM elsewhere{whose}",
-        )
+    if (others := _of_another_program(case, root)) is not None:
+        return others
     part = layer(case, root)
-    if part is None and (bare := _cured_state(case, root)) is not None:
-        return finding(
-            RULE,
-            title=bare[0],
-            detail=first_words(case, root),
-            severity=severity(case, root),
-            confidence=Confidence.LIKELY,
-            evidence=evidence,
-            changes=bare[1],
-            refute="the change is made, and the same call fails with the same message",
-        )
+    if part is None and (bare := _of_bare_state(case, root)) is not None:
+        return bare
     answer = answer_of(case, root)
     checked = _bare_check(case, root, part)
-    called = called_otherwise(root)
-    name = called or (does_not_fit(root) if answer is None else None)
-    if name is not None:
-        return finding(
-            RULE,
-            title=f"{name} and this release of vLLM do not fit each other",
-            severity=severity(case, root),
-            confidence=Confidence.LIKELY,
-            evidence=evidence,
-            changes=first_of_each(
-                (
-                    built_with(case, name, called=called is not None),
-                    *(cures(case, root, part) if part is not None else ()),
-                )
-            ),
-            refute=f"the installed {name} is one of those that this release of vLLM was built with",
-            layer=part.id if part is not None else "",
-            then=part.next if part is not None else "",
-        )
+    if (unfit := _of_library(case, root, part, answered=answer is not None)) is not None:
+        return unfit
     broken = _broken(case, root, part)
     refuses = _refused(case, root, part) if part is not None else ""
     stated = problem(case, root, part, definite=True) if refuses and part is not None else ""
     substitute = component(case, root) if not root.ids else ""
     of_place = title_of_library_place(case, root, part) if root.ids <= _QUOTES else ""
-    title = (
-        checked
-        or of_place
-        or (
-            answer.title
-            if answer is not None
-            else (stated and substitute and stated) or substitute or broken or refuses or _operator(root, part)
-        )
-    )
+    by_its_calls = (stated and substitute and stated) or substitute or broken or refuses or _operator(root, part)
+    title = checked or of_place or (answer.title if answer is not None else by_its_calls)
     if part is None or not title:
         return Clear("the message and the calls of the failure name no part of vLLM that the doctor knows")
     if part.id != "requests" and case.run.client is not None:
         return NotHere("a client of the server wrote this")
+    if of_place:
+        changes = cures(case, root, part)
+    elif title == refuses and not substitute:
+        changes = _of_refusal(case, root, part)
+    else:
+        changes = _of_its_words(case, root, part, broken=title == broken)
     return finding(
         RULE,
         title=title,
         detail=first_words(case, root) if title in {broken, refuses, stated, of_place} else "",
         severity=Severity.DEGRADED if part.id == "requests" else severity(case, root),
         confidence=Confidence.LIKELY,
-        evidence=evidence,
-        changes=_that_help(
-            case,
-            root,
-            cures(case, root, part)
-            if of_place
-            else _of_refusal(case, root, part)
-            if title == refuses and not substitute
-            else first_of_each(
-                (
-                    *_of_state(case, root, title == broken),
-                    *_asked(case, root, part),
-                    *decided(case, root),
-                    *_in_its_words(case, root, cures(case, root, part)),
-                )
-            ),
-        ),
-        refute="the change is made, and the same call fails with the same message",
+        evidence=_evidence(case, root),
+        changes=_that_help(case, root, changes),
+        refute=_REFUTE,
         layer=part.id,
         then=part.next,
+    )
+
+
+def _evidence(case: Case, root: Fault) -> tuple[Evidence, ...]:
+    return (exception_line(case, root) if root.crash is not None else case.line(root.index),)
+
+
+def _of_another_program(case: Case, root: Fault) -> Finding | None:
+    """A program around vLLM, or written for another vLLM. Which release has what the program takes says more than that
+    its own is another one."""
+    foreign, lacks = program(case, root), lacks_of_vllm(case, root)
+    if foreign is None and lacks is None:
+        return None
+    own, of_vllm = foreign.changes if foreign is not None else (), lacks.changes if lacks is not None else ()
+    whose = f", with the same release of {foreign.name}" if foreign is not None else ""
+    return finding(
+        RULE,
+        title=foreign.title if foreign is not None else lacks.title if lacks is not None else "",
+        detail=lacks.title if foreign is not None and lacks is not None else "",
+        severity=severity(case, root),
+        confidence=Confidence.LIKELY,
+        evidence=_evidence(case, root),
+        changes=first_of_each((*own[:1], *of_vllm, *own[1:])),
+        refute=f"the same code works with this release of vLLM elsewhere{whose}",
+    )
+
+
+def _of_bare_state(case: Case, root: Fault) -> Finding | None:
+    """A state that the program did not expect, in calls that are no part's, with what turns off the code of it."""
+    bare = _cured_state(case, root)
+    if bare is None:
+        return None
+    title, changes = bare
+    return finding(
+        RULE,
+        title=title,
+        detail=first_words(case, root),
+        severity=severity(case, root),
+        confidence=Confidence.LIKELY,
+        evidence=_evidence(case, root),
+        changes=changes,
+        refute=_REFUTE,
+    )
+
+
+def _of_library(case: Case, root: Fault, part: Layer | None, *, answered: bool) -> Finding | None:
+    """A library that was called otherwise than it takes, or that is of another time than this release."""
+    called = called_otherwise(root)
+    name = called or (None if answered else does_not_fit(root))
+    if name is None:
+        return None
+    others = cures(case, root, part) if part is not None else ()
+    return finding(
+        RULE,
+        title=f"{name} and this release of vLLM do not fit each other",
+        severity=severity(case, root),
+        confidence=Confidence.LIKELY,
+        evidence=_evidence(case, root),
+        changes=first_of_each((built_with(case, name, called=called is not None), *others)),
+        refute=f"the installed {name} is one of those that this release of vLLM was built with",
+        layer=part.id if part is not None else "",
+        then=part.next if part is not None else "",
+    )
+
+
+def _of_its_words(case: Case, root: Fault, part: Layer, *, broken: bool) -> tuple[Change, ...]:
+    """What the state, the message and the test above it ask for, then what cures the part."""
+    return first_of_each(
+        (
+            *_of_state(case, root, broken),
+            *_asked(case, root, part),
+            *decided(case, root),
+            *_in_its_words(case, root, cures(case, root, part)),
+        )
     )
 
 
