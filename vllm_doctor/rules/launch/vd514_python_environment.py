@@ -2,6 +2,7 @@
 
 import shlex
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.distributions import distribution
@@ -34,6 +35,7 @@ from vllm_doctor.rules.remedies.build_tools import (
     uncompiled,
 )
 from vllm_doctor.rules.remedies.missing_module import (
+    MissingModule,
     another,
     hides_its_import,
     left_as_none,
@@ -308,7 +310,6 @@ def judge(case: Case) -> Outcome:
     library = fault.fields("cudart-missing").get("library")
     if "libcuda-assert" in fault.ids or (library is not None and library.startswith(CUDA_LIBRARIES)):
         return Clear("a library of CUDA or of the driver is missing, not a package")
-    fits = "transformers-attribute" in fault.ids
     if (of_code := _of_reader(case, fault) or _of_vllms_class(case, fault)) is not None:
         return of_code
     if on_transformers_code(case, fault):
@@ -318,26 +319,15 @@ def judge(case: Case) -> Outcome:
     if (unmade := _of_toolkit(case, fault) or _of_source(case, fault)) is not None:
         return unmade
     if lacks_build is not None:
-        return finding(
-            RULE,
-            title=f"{lacks_build} is not made for {machine_kind(case)}",
-            severity=severity(case, fault),
-            evidence=(exception_line(case, fault),),
-            changes=(not_made_for(lacks_build, machine_kind(case)),),
-            refute=f"`pip download --no-deps {lacks_build}` finds a build of it on this machine",
-        )
+        return _not_built(case, fault, lacks_build)
     if (of_system := _of_system_library(case, fault, library)) is not None:
         return of_system
-    tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
-    lacks = missing[0] if missing and not known else None
-    module = missing_module(case, fault) if lacks is None else None
-    whose = fault.fields("module-attribute").get("module", "vllm").partition(".")[0]
-    if module is None and whose != "vllm":
+    read = _read(case, fault, missing, alone=not known)
+    if read.module is None and fault.fields("module-attribute").get("module", "vllm").partition(".")[0] != "vllm":
         return NotHere("a module lacks a name, and nobody knows whose module it is")
-    symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
-    unfit = next((words for wanted, words in UNFIT.items() if wanted in fault.ids), None) if tool is None else None
-    headers = refused_torch(case, fault)
-    unfit = UNFIT["toolkit-mismatch"] if headers and tool is None else unfit
+    # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
+    fits_nothing = read.symbol is not None and read.symbol[0] != FITS_NO_TORCH
+    told_in_part = fault.ids & {"transformers-attribute", "import-name", "module-attribute"}
     return finding(
         RULE,
         severity=severity(case, fault),
@@ -345,50 +335,101 @@ def judge(case: Case) -> Outcome:
             *compiler_line(case, fault),
             *(shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),)),
         ),
-        title=_lacking(lacks)
-        if lacks is not None
-        else module.title
-        if module is not None
-        else symbol[0]
-        if symbol is not None
-        else FITS_NO_TORCH
-        if "ops-missing" in fault.ids and _unbound(case) is not None
-        else _title(fault, tool, unfit),
-        # Which of the two is too old, or whether the model is newer than both, the attribute does not tell.
+        title=_title_of(case, fault, read),
         confidence=Confidence.LIKELY
-        if fits
-        or guarded
-        or headers
-        or (symbol is not None and symbol[0] != FITS_NO_TORCH)
-        or fault.ids & {"import-name", "module-attribute"}
+        if guarded or read.headers or fits_nothing or told_in_part
         else Confidence.CONFIRMED,
-        changes=(
-            # A build for Windows that got as far as a check of vLLM's own lacks that package alone.
-            ON_LINUX if not missing and any(says(file, "call-of-windows") for file in fault.files) else None,
-            *missing,
-            *(module.changes if module is not None else ()),
-            *(symbol[1] if symbol is not None else ()),
-            missing_tool(case, tool) if tool else None,
-            thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
-            built_again(case, fault),
-            xformers_of_cuda(fault),
-            newer_system(fault),
-            loaded_first(fault),
-            upgrade(case, _NESTED) if fault.fields("transformers-attribute").get("name") in _OF_EVERY_MODEL else None,
-            *(uncompiled(case, fault) if unfit or tool else ()),
-            another(case, "transformers") if fits else None,
-            None
-            if (missing and not fault.ids) or (module is not None and module.changes) or fault.ids & _OF_THE_SYSTEM
-            else IN_IMAGE
-            if fault.fields("program-missing").get("container")
-            else MAY_RUN
-            if "program-denied" in fault.ids
-            else program_of_unit(case)
-            if fault.ids & _PROGRAM
-            else fresh_environment(case),
-        ),
-        refute=_installed(lacks) if lacks is not None else module.refute if module is not None else _REFUTE,
+        changes=_changes(case, fault, read),
+        refute=_installed(read.lacks)
+        if read.lacks is not None
+        else read.module.refute
+        if read.module is not None
+        else _REFUTE,
     )
+
+
+def _not_built(case: Case, fault: Fault, package: str) -> Finding:
+    """A package that nobody builds for this machine."""
+    return finding(
+        RULE,
+        title=f"{package} is not made for {machine_kind(case)}",
+        severity=severity(case, fault),
+        evidence=(exception_line(case, fault),),
+        changes=(not_made_for(package, machine_kind(case)),),
+        refute=f"`pip download --no-deps {package}` finds a build of it on this machine",
+    )
+
+
+class _Read(NamedTuple):
+    """What the failed import tells: the package that it names (`missing`, and `lacks` where nothing else is known), a
+    module, a symbol of a library, the tool or the words for what does not fit to compile with, torch's own headers."""
+
+    missing: tuple[Change, ...]
+    lacks: Change | None
+    module: MissingModule | None
+    symbol: tuple[str, tuple[Change | None, ...]] | None
+    tool: str | None
+    unfit: str | None
+    headers: bool
+
+
+def _read(case: Case, fault: Fault, missing: tuple[Change, ...], *, alone: bool) -> _Read:
+    """Each is asked where those before it told nothing; `alone`: the failure is known by the package's name only."""
+    lacks = missing[0] if missing and alone else None
+    module = missing_module(case, fault) if lacks is None else None
+    symbol = unfit_symbol(case, fault) if lacks is None and module is None else None
+    tool = next((TOOLS[h.id] for h in told_of_build(case, fault) if h.id in TOOLS), None)
+    headers = refused_torch(case, fault)
+    unfit = next((words for wanted, words in UNFIT.items() if wanted in fault.ids), None)
+    unfit = None if tool is not None else UNFIT["toolkit-mismatch"] if headers else unfit
+    return _Read(missing, lacks, module, symbol, tool, unfit, headers)
+
+
+def _title_of(case: Case, fault: Fault, read: _Read) -> str:
+    if read.lacks is not None:
+        return _lacking(read.lacks)
+    if read.module is not None:
+        return read.module.title
+    if read.symbol is not None:
+        return read.symbol[0]
+    if "ops-missing" in fault.ids and _unbound(case) is not None:
+        return FITS_NO_TORCH
+    return _title(fault, read.tool, read.unfit)
+
+
+def _changes(case: Case, fault: Fault, read: _Read) -> tuple[Change | None, ...]:
+    """What is missing by name, then what does not fit, last the whole environment."""
+    missing, module, unfit = read.missing, read.module, read.unfit
+    attribute = fault.fields("transformers-attribute").get("name")
+    return (
+        # A build for Windows that got as far as a check of vLLM's own lacks that package alone.
+        ON_LINUX if not missing and any(says(file, "call-of-windows") for file in fault.files) else None,
+        *missing,
+        *(module.changes if module is not None else ()),
+        *(read.symbol[1] if read.symbol is not None else ()),
+        missing_tool(case, read.tool) if read.tool else None,
+        thing(ChangeKind.OS, "build-tools", Direction.CHANGE, unfit, command=COMPILERS) if unfit else None,
+        built_again(case, fault),
+        xformers_of_cuda(fault),
+        newer_system(fault),
+        loaded_first(fault),
+        upgrade(case, _NESTED) if attribute in _OF_EVERY_MODEL else None,
+        *(uncompiled(case, fault) if unfit or read.tool else ()),
+        another(case, "transformers") if "transformers-attribute" in fault.ids else None,
+        _whole(case, fault, read),
+    )
+
+
+def _whole(case: Case, fault: Fault, read: _Read) -> Change | None:
+    """The environment made anew, or the way to the program in it; None where the name of what is missing says it."""
+    named = (read.missing and not fault.ids) or (read.module is not None and read.module.changes)
+    if named or fault.ids & _OF_THE_SYSTEM:
+        return None
+    if fault.fields("program-missing").get("container"):
+        return IN_IMAGE
+    if "program-denied" in fault.ids:
+        return MAY_RUN
+    return program_of_unit(case) if fault.ids & _PROGRAM else fresh_environment(case)
 
 
 def _in_truth(case: Case, fault: Fault) -> tuple[Fault, tuple[Change, ...]]:
