@@ -110,6 +110,34 @@ def test_blocks_of_fp8_experts_are_not_cut_before_scales_are_refined(ask, tp, ve
     assert refused(ask(FP8_EXPERTS, f"-tp {tp}", version=version)) == flags
 
 
+# 4 KV heads of 192: at 4 ranks and at 8 one each, which is one block of 128 and a half.
+MIMO = {
+    **LLAMA_8B,
+    "architectures": ["MiMoV2ForCausalLM"],
+    "model_type": "mimo_v2",
+    "num_attention_heads": 64,
+    "num_key_value_heads": 4,
+    "head_dim": 192,
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+
+
+@pytest.mark.parametrize(
+    ("tp", "version", "flags"),
+    [
+        (4, "0.23.0", ["--tensor-parallel-size"]),
+        (4, "0.24.0", []),  # its class splits the joined projections itself
+        (8, "0.30.0", ["--tensor-parallel-size"]),  # among no more ranks than KV heads
+        (8, "0.31.0", []),
+    ],
+)
+def test_projections_that_the_model_splits_itself_are_not_refused(ask, tp, version, flags):
+    config = {**MIMO, "intermediate_size": 16384}
+    assert refused(ask(config, f"-tp {tp}", version=version)) == flags
+    other = {**config, "architectures": ["LlamaForCausalLM"], "model_type": "llama"}
+    assert refused(ask(other, f"-tp {tp}", version=version)) == ["--tensor-parallel-size"]
+
+
 @pytest.mark.parametrize(
     ("architecture", "ranks", "flags"),
     [

@@ -161,6 +161,8 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     nvfp4_cache_on_ten: bool
     nvfp4_cache_by_fa2: bool
     refines_expert_blocks: bool
+    splits_mimo_blocks: bool
+    splits_mimo_heads: bool
     chunks_no_images: bool
     chunks_on_cuda_alone: bool
     chunks_no_latents: bool

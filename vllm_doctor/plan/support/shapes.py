@@ -82,9 +82,22 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
             continue
         seen.add(like)
         for whole, part in pairs:
+            if part.name.endswith(_JOINED) and _splits_itself(a, par, does):
+                continue
             if not part.vector and (why := _refused(a, does, fmt, whole, part)) is not None:
                 return why
     return None
+
+
+# Where they are stored joined, MiMo V2's class reads one tensor and gathers the blocks of each rank anew. A checkpoint
+# that keeps them apart takes the ordinary way, which config.json does not always tell: what may be is not refused.
+_JOINED = (".q_proj", ".k_proj", ".v_proj")
+
+
+def _splits_itself(a: Architecture, par: Parallel, does: Behaviour) -> bool:
+    if not a.model_type.startswith("mimo_v2") or not does.splits_mimo_blocks:
+        return False
+    return does.splits_mimo_heads or par.tp <= a.kv_heads
 
 
 def _refused(a: Architecture, does: Behaviour, fmt: Scheme, whole: Matrix, part: Matrix) -> str | None:
