@@ -16,6 +16,7 @@ def known(name: str) -> bool:
 
 
 ASKED = {
+    "Found VLLM_ROOM_KIND=1, but no room of this kind supports the doors": ("VLLM_ROOM_KIND", "remove", None),
     # set, pass, use
     "Please set `--disable-hybrid-kv-cache-manager`.": ("disable-hybrid-kv-cache-manager", "add", None),
     "it works with --tokenizer-mode mistral": ("tokenizer-mode", "add", "mistral"),

@@ -12,7 +12,7 @@ from vllm_doctor.knowledge.refusals.mentions import Mention
 from vllm_doctor.records.verdict import Direction
 
 CLAUSES = Pattern(
-    r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s{1,20}|$)|\n{1,80}|(?<=\w),?\s{1,20}but\s{1,20}|\s{1,20}while\s{1,20}"
+    r"(?<=[a-zA-Z0-9`'\")\]])[.;!](?:\s{1,20}|$)|\n{1,80}|(?<=\w),?\s{1,20}but\s{1,20}(?!no\b)|\s{1,20}while\s{1,20}"
 )
 LISTED = Pattern(r"[\s`'\",]*(?:or|and|/|,)[\s`'\"]*(?:the )?")
 
