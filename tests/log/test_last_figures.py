@@ -43,7 +43,7 @@ def fell(*each: float, used: tuple[float, ...] = (4.0,) * 9) -> str:
         (3 * drafts(0.2), "of the tokens that are drafted 0.2 % are accepted"),
         (3 * ENGINES, "3 lines of statistics of engine 002 count 5 running requests, not one token"),
         (3 * (stats(7, used=33.0) + WORKS), "3 lines of statistics count 7 running requests, not one token"),
-        (TAKEN.format(1, 1) + TAKEN.format(4, 2), "a request was taken, and for 3 minutes"),
+        (TAKEN.format(1, 1) + TAKEN.format(4, 2), "a request was taken, and for 180 s"),
         (fell(40, 33, 26, 19, 12, 5), "each request got fewer tokens, 40.0 a second and then 5.0"),
         (WORKS.replace("GPU KV", "Corrupted: 2 reqs, GPU KV"), "count 2 corrupted requests"),
     ],

@@ -67,9 +67,9 @@ WEIGHTS = (
 
 
 def test_a_field_that_a_feature_alone_reads_is_no_question_of_transformers() -> None:
-    found = _finding(EXPERTS, "AttributeError: 'GraniteConfig' object has no attribute 'num_experts_per_tok'")
+    found = _finding(EXPERTS, "AttributeError: 'GraniteConfig' object has no attribute 'num_rooms_per_tok'")
     assert (found.title, found.detail) == (
-        "--enable-return-routed-experts reads num_experts_per_tok",
+        "--enable-return-routed-experts reads num_rooms_per_tok",
         "which GraniteConfig does not have",
     )
     assert (found.changes[0].name, found.changes[0].after) == ("enable-return-routed-experts", False)
