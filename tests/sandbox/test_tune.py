@@ -10,8 +10,8 @@ import pytest
 from tests.sandbox.conftest import Host
 
 pytestmark = pytest.mark.sandbox
-# No card, so no plan; the steps are as short as the two cores allow, and the answers long enough that requests overlap in
-# the engine on a busy machine, too.
+# No card, so no plan; the steps are as short as the two cores allow, and the answers long enough that requests overlap
+# in the engine on a busy machine, too.
 SHORT = (
     "--yes --slowdown 20 --without-plan --load own --prompt-tokens 64 --output-tokens 32 --step-seconds 5 --format json"
 )
