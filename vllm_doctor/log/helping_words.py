@@ -48,8 +48,7 @@ def helping_words(lines: Iterable[LogLine]) -> Iterator[HelpingWords]:
     listed = 0
     for line in people[:_LINES]:
         text = _PATH.compiled.sub(" ", line.text[:LONGEST])
-        parts = [part for one in SENTENCE_END.split(text) if one for part in _CLAUSE.split(one)]
-        for said in (part.strip() for part in parts if part and part.strip()):
+        for said in filter(None, (text[first:last].strip() for first, last in _clauses(text))):
             helps = says_it_helps(said)
             if helps or (listed > 0 and not says(said, _DENIED)):
                 releases = tuple(told["version"] for told in each("release-in-words", said))
@@ -64,9 +63,18 @@ def says_it_helps(said: str) -> bool:
 
 def without_help(text: str) -> str:
     """The text without the clauses that say what helps: what they name is no part of the launch that failed."""
-    cuts = {end.end() for one in (SENTENCE_END, _CLAUSE) for end in one.finditer(text[:LONGEST])}
-    ends = [0, *sorted(cuts), len(text)]
-    return "".join(text[first:last] for first, last in pairwise(ends) if not says_it_helps(text[first:last]))
+    kept, after = "", 0
+    for first, last in _clauses(text[:LONGEST]):
+        if says_it_helps(text[first:last]):
+            kept, after = kept + text[after:first], last
+    return kept + text[after:]
+
+
+def _clauses(text: str) -> Iterator[tuple[int, int]]:
+    """Where each thought of a text stands, without what parts them."""
+    between = sorted(cut.span() for one in (SENTENCE_END, _CLAUSE) for cut in one.finditer(text))
+    ends = [(0, 0), *between, (len(text), len(text))]
+    return ((first, max(first, last)) for (_, first), (last, _) in pairwise(ends))
 
 
 def settings_of(said: str) -> Iterator[NamedSetting]:

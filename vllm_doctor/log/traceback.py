@@ -214,7 +214,7 @@ class _Open(msgspec.Struct):
 
     def close_link(self) -> None:
         if self.name:
-            message = _in_one("\n".join(self.message).rstrip()) if self.name != "KeyError" else "".join(self.message)
+            message = _in_one("\n".join(self.message).rstrip()) if self.name != _ONE_LINE else "".join(self.message)
             self.links.append(Link(self.name, message, tuple(self.frames), self.at))
         self.name, self.at, self.message, self.frames = "", None, [], []
 

@@ -20,11 +20,11 @@ from vllm_doctor.knowledge.answers import Answer
 from vllm_doctor.knowledge.pattern import Pattern, compiled
 from vllm_doctor.knowledge.versions import Version, as_version
 
-# Numbers, addresses and quoted names differ from one report to the next.
 # So much of a message must be an entry's words where its calls are gone, with a name of the code among them.
 _MOST = 0.6
 _NONE, _MODELS, _LOADS = "NoneType", "models/", ":load_weights"
 _NAME = Pattern(r"\w_\w|\w\.[a-z_]|[a-z][A-Z]")
+# Numbers, addresses and quoted names differ from one report to the next.
 _VARIES = Pattern(r"0x[0-9a-f]+|\d+|'[^']{0,200}'|\"[^\"]{0,200}\"")
 
 

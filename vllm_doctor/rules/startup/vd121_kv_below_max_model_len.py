@@ -1,6 +1,7 @@
 """VD121: the KV cache cannot hold one request of the configured length."""
 
 import math
+from collections.abc import Mapping
 
 from vllm_doctor.records.finding import Arithmetic, Change, Evidence, Finding
 from vllm_doctor.records.snapshot import Signal
@@ -26,6 +27,10 @@ from vllm_doctor.rules.say import environment, finding, gib, set_flag
 
 # Ranks that do equal work differ by less, GiB.
 _UNLIKE = 0.5
+_SHORTER = "vLLM then refuses requests longer than this; shorter requests are not affected"
+_OF_THE_FIRST = (
+    "vLLM then refuses requests longer than this; the length that it prints is that of the rank it checked first"
+)
 
 
 def judge(case: Case) -> Outcome:
@@ -46,14 +51,7 @@ def judge(case: Case) -> Outcome:
         arithmetic=_sum(small),
         changes=(
             second_start(case, small),
-            set_flag(
-                case,
-                "max-model-len",
-                small.fits,
-                Direction.LOWER,
-                ("vLLM then refuses requests longer than this; shorter requests are not affected"),
-                predicted={"max_model_len": float(small.fits)},
-            ),
+            _shorter(case, small.fits, _SHORTER, predicted={"max_model_len": float(small.fits)}),
             _raise(case, small),
             half_size_kv(case, small),
             _host_memory(case, small),
@@ -61,6 +59,10 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )
+
+
+def _shorter(case: Case, to: int | None, why: str, predicted: Mapping[str, float] | None = None) -> Change | None:
+    return set_flag(case, "max-model-len", to, Direction.LOWER, why, predicted=predicted)
 
 
 def _on_another_rank(case: Case, small: TooSmall, least: float) -> Finding:
@@ -79,16 +81,7 @@ def _on_another_rank(case: Case, small: TooSmall, least: float) -> Finding:
             gib("missing", need - least, f"{need} − {least}", "both"),
         ),
         changes=(
-            set_flag(
-                case,
-                "max-model-len",
-                fits,
-                Direction.LOWER,
-                "vLLM then refuses requests longer than this; the length that it prints is that of the rank it "
-                "checked first",
-            )
-            if fits > 0
-            else None,
+            _shorter(case, fits, _OF_THE_FIRST) if fits > 0 else None,
             _freed_there(case, (small.have or 0.0) - least),
             raise_utilization(case, math.ceil((need - least) * 101) / 100) if case.total_gib is not None else None,
             half_size_kv(case, small),
@@ -129,15 +122,7 @@ def _of_a_part(case: Case) -> Finding | None:
         confidence=Confidence.CONFIRMED if have is not None else Confidence.LIKELY,
         evidence=(case.line(index),),
         arithmetic=(gib("available", have, "KV cache memory", "the error line"),) if have is not None else (),
-        changes=(
-            set_flag(
-                case,
-                "max-model-len",
-                fits,
-                Direction.LOWER,
-                f"{how}vLLM then refuses requests longer than this; shorter requests are not affected",
-            ),
-        ),
+        changes=(_shorter(case, fits, f"{how}{_SHORTER}"),),
         refute="the log of the same launch shows a 'Maximum concurrency' of 1.00x or more",
     )
 
