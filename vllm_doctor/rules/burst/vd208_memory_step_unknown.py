@@ -4,6 +4,7 @@ from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.torch_oom import TorchOom
+from vllm_doctor.records.finding import Change
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Cause, Confidence, Phase, Severity
 from vllm_doctor.rules.case import Case
@@ -44,7 +45,7 @@ _IN_START = "GPU memory ran out in the start; the log does not show in which ste
 _ON_TOP = "the allocation came on top of the memory that gpu_memory_utilization gives to the KV cache"
 _IF_SERVING = "if the server had been ready: a step works in the memory that gpu_memory_utilization leaves free"
 _IN_FORWARD = "GPU memory ran out in a forward pass, of the start or of a step"
-
+_OTHERS = "memory of another process is not available to this service"
 
 _REFUSED = "The driver refused memory that it calls free"
 _POOL = "The memory pool of sleep mode gets an error from the driver"
@@ -63,6 +64,7 @@ _BY_STEP = (
     "the lines above show the step: while weights load, more GPUs or a quantized checkpoint help; before 'GPU KV cache "
     "size', fewer tokens a step; after it, a lower gpu_memory_utilization"
 )
+_CUT = "the log does not show the failure before the shutdown"
 
 
 def judge(case: Case) -> Outcome:
@@ -71,78 +73,167 @@ def judge(case: Case) -> Outcome:
     if isinstance(oom, NotHere | Unseen):
         return oom
     outside = bool(oom.fault.ids & _OUTSIDE) and oom.torch is None
-    # torch names the pools of graphs that were captured: by then the KV cache has its part.
-    graphs = oom.torch is not None and bool(oom.torch.private_pools)
-    stood = graphs or _builds_metadata(oom.fault) or full_to_budget(case, oom.torch)
-    after_kv = stood and tenants(case, oom.torch) is None
-    forward = in_model(oom) and not after_kv and tenants(case, oom.torch) is None
-    by_far = refused_by_far(oom.torch) and not (outside or after_kv)
-    forward = forward and not by_far
-    placed = outside or after_kv or forward
-    refused = by_far or ((refused_though_free(oom.torch) or refused_at_first(oom.torch)) and not placed)
-    status = pool_status(oom) if refused else None
-    limits = of_pool(case, status) if status else of_driver(case, oom.torch) if refused else ()
-    # Each with its condition: the reader knows whether the server had been ready.
-    open_ = not (placed or refused or oom.fault.at_end)
-    by_share = sizes_by_share(case) and not diffuses(oom)
-    compiling = "device-oom-xla-total" in oom.fault.ids  # the list of a program, which a step is
-    loading = open_ and platform(case) in _COMPILED_BEFORE and not oom.run.served() and not compiling
-    starting = open_ and (fails_in_start(oom) or loading)
-    return finding(
-        RULE,
-        title=_POOL if status else _IN_START if starting else _title(oom, forward=forward, refused=refused),
-        detail=_BY_STEP if open_ else "",
-        phase=Phase.STARTUP_WEIGHTS
-        if loading
-        else Phase.STARTUP_PROFILE
-        if starting
-        else Phase.RUNTIME_LEAK_OR_FRAGMENTATION
-        if status
-        else _phase(oom.fault)
-        if outside
-        else _PHASES.get(oom.fault.startup_phase)
-        if refused
-        else None,
-        cause=Cause.OTHER
-        if refused
-        else Cause.WEIGHTS_EXCEED_VRAM
-        if loading
-        else None,  # a limit of the driver or of the host: no share of the card is too high
-        severity=Severity.BLOCKS_START if open_ or by_far else Severity.WILL_FAIL_UNDER_LOAD,
-        confidence=Confidence.LIKELY if placed or open_ or any(limits) else Confidence.POSSIBLE,
+    alone = tenants(case, oom.torch) is None
+    stood = alone and _cache_stood(case, oom)
+    if stood:
+        return _on_top(case, oom, outside=outside, stood=True)
+    if refused_by_far(oom.torch):
+        return _refused(case, oom)
+    if alone and in_model(oom):
+        return _in_forward(case, oom, outside=outside)
+    if outside:
+        return _on_top(case, oom, outside=True, stood=False)
+    if refused_though_free(oom.torch) or refused_at_first(oom.torch):
+        return _refused(case, oom)
+    return _cut(case, oom) if oom.fault.at_end else _open(case, oom)
+
+
+def _on_top(case: Case, oom: Oom, *, outside: bool, stood: bool) -> Outcome:
+    """The allocation came on top of what vLLM's fraction gives to the cache, whatever step it was."""
+    return _found(
+        case,
+        oom,
+        title=_cut_title() if oom.fault.at_end else "",
+        phase=_phase(oom.fault) if outside else None,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
         changes=(
-            *(lighter(case) if refused and not status and too_large_by_name(case) is not None else ()),
-            *limits,
-            *smaller_own_pool(case),
-            *(fit(case, oom) if diffuses(oom) else ()),
-            *(lighter(case) if loading and by_share else ()),
-            fewer_tokens(case, oom.torch, measuring=False) if forward and not diffuses(oom) else None,
-            lower_utilization(case, oom.torch, _IF_CACHE if starting else _IF_SERVING if forward or open_ else _ON_TOP)
-            if not (open_ and _lacks_much(oom.torch)) and not refused and not diffuses(oom)
-            else None,
-            fewer_tokens(case, oom.torch, measuring=False) if (after_kv or open_) and by_share else None,
-            stop_others(case, "memory of another process is not available to this service")
-            if outside or (refused and refused_at_first(oom.torch))
-            else None,
+            *_smaller(case, oom),
+            _lower(case, oom, _ON_TOP),
+            fewer_tokens(case, oom.torch, measuring=False) if stood and _by_share(case, oom) else None,
+            stop_others(case, _OTHERS) if outside else None,
         ),
-        evidence=(case.line(_decisive(oom.fault)),),
-        arithmetic=sums(oom.torch),
-        refute="the lines before the error show in which phase of the start it happened",
-        then=_who_refuses(oom) if refused and not status else "",
     )
 
 
-def _title(oom: Oom, *, forward: bool, refused: bool) -> str:
-    """The problem where more is known than the rule's title says; else nothing, and that title stands."""
-    if refused:
-        return _REFUSED if refused_though_free(oom.torch) else _REFUSED_FIRST
-    if oom.fault.at_end:
-        return f"{RULE.title}: the log does not show the failure before the shutdown"
-    return _IN_FORWARD if forward else ""
+def _in_forward(case: Case, oom: Oom, *, outside: bool) -> Outcome:
+    """A pass of the model asked: of the start's profile or of a step."""
+    return _found(
+        case,
+        oom,
+        title=_cut_title() if oom.fault.at_end else _IN_FORWARD,
+        phase=_phase(oom.fault) if outside else None,
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY,
+        changes=(
+            *_smaller(case, oom),
+            None if diffuses(oom) else fewer_tokens(case, oom.torch, measuring=False),
+            _lower(case, oom, _IF_SERVING),
+            stop_others(case, _OTHERS) if outside else None,
+        ),
+    )
 
 
-def _who_refuses(oom: Oom) -> str:
-    return _WHO_REFUSES if refused_though_free(oom.torch) else _WHO_HOLDS
+def _refused(case: Case, oom: Oom) -> Outcome:
+    """The driver said no although memory is free: a limit of the driver or of the host, no share of the card."""
+    status = pool_status(oom)
+    limits = of_pool(case, status) if status else of_driver(case, oom.torch)
+    free = refused_though_free(oom.torch)
+    return _found(
+        case,
+        oom,
+        title=_POOL if status else _REFUSED if free else _REFUSED_FIRST,
+        phase=Phase.RUNTIME_LEAK_OR_FRAGMENTATION if status else _PHASES.get(oom.fault.startup_phase),
+        cause=Cause.OTHER,
+        severity=Severity.BLOCKS_START if refused_by_far(oom.torch) else Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.LIKELY if any(limits) else Confidence.POSSIBLE,
+        changes=(
+            *(lighter(case) if not status and too_large_by_name(case) is not None else ()),
+            *limits,
+            *_smaller(case, oom),
+            stop_others(case, _OTHERS) if refused_at_first(oom.torch) else None,
+        ),
+        then="" if status else _WHO_REFUSES if free else _WHO_HOLDS,
+    )
+
+
+def _cut(case: Case, oom: Oom) -> Outcome:
+    """The line is of the shutdown: what failed before it is not in the log."""
+    return _found(
+        case,
+        oom,
+        title=_cut_title(),
+        severity=Severity.WILL_FAIL_UNDER_LOAD,
+        confidence=Confidence.POSSIBLE,
+        changes=(*_smaller(case, oom), _lower(case, oom, _ON_TOP)),
+    )
+
+
+def _open(case: Case, oom: Oom) -> Outcome:
+    """No line tells the step: each change comes with its condition, for the reader knows how far the server was."""
+    compiling = "device-oom-xla-total" in oom.fault.ids  # the list of a program, which a step is
+    loading = platform(case) in _COMPILED_BEFORE and not oom.run.served() and not compiling
+    starting = loading or fails_in_start(oom)
+    by_share = _by_share(case, oom)
+    return _found(
+        case,
+        oom,
+        title=_IN_START if starting else "",
+        detail=_BY_STEP,
+        phase=Phase.STARTUP_WEIGHTS if loading else Phase.STARTUP_PROFILE if starting else None,
+        cause=Cause.WEIGHTS_EXCEED_VRAM if loading else None,
+        severity=Severity.BLOCKS_START,
+        confidence=Confidence.LIKELY,
+        changes=(
+            *_smaller(case, oom),
+            *(lighter(case) if loading and by_share else ()),
+            None if _lacks_much(oom.torch) else _lower(case, oom, _IF_CACHE if starting else _IF_SERVING),
+            fewer_tokens(case, oom.torch, measuring=False) if by_share else None,
+        ),
+    )
+
+
+def _found(
+    case: Case,
+    oom: Oom,
+    *,
+    title: str,
+    severity: Severity,
+    confidence: Confidence,
+    changes: tuple[Change | None, ...],
+    phase: Phase | None = None,
+    cause: Cause | None = None,
+    detail: str = "",
+    then: str = "",
+) -> Outcome:
+    """What all of them show: the line, its sums, and where the step stands."""
+    return finding(
+        RULE,
+        title=title,
+        detail=detail,
+        phase=phase,
+        cause=cause,
+        severity=severity,
+        confidence=confidence,
+        changes=changes,
+        evidence=(case.line(_decisive(oom.fault)),),
+        arithmetic=sums(oom.torch),
+        refute="the lines before the error show in which phase of the start it happened",
+        then=then,
+    )
+
+
+def _cut_title() -> str:
+    return f"{RULE.title}: {_CUT}"
+
+
+def _smaller(case: Case, oom: Oom) -> tuple[Change | None, ...]:
+    """What takes less whichever step it was: a pool of one's own, a diffusion model's passes."""
+    return (*smaller_own_pool(case), *(fit(case, oom) if diffuses(oom) else ()))
+
+
+def _lower(case: Case, oom: Oom, condition: str) -> Change | None:
+    return None if diffuses(oom) else lower_utilization(case, oom.torch, condition)
+
+
+def _by_share(case: Case, oom: Oom) -> bool:
+    return sizes_by_share(case) and not diffuses(oom)
+
+
+def _cache_stood(case: Case, oom: Oom) -> bool:
+    """Had the KV cache its part? torch names the pools of graphs that were captured, which is after it."""
+    graphs = oom.torch is not None and bool(oom.torch.private_pools)
+    return graphs or _builds_metadata(oom.fault) or full_to_budget(case, oom.torch)
 
 
 def _lacks_much(torch: TorchOom | None) -> bool:
