@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from vllm_doctor.log.read.prefix import LINE_LIMIT, Stripper, printable_text
+from vllm_doctor.log.read.prefix import Stripper
+from vllm_doctor.log.read.printable import LINE_LIMIT, printable_text
 from vllm_doctor.records.log import LogLine
 
 WORDS = "Available KV cache memory: 5.31 GiB"

@@ -30,7 +30,9 @@ OTHERS = [p for room in ROOMS for p in sorted((PACKAGE / room).rglob("*.py"))]
 KEYS = {"'log'", "'found'", "'float'", "'{{'", "'{to}'", "'[hidden]'", "import re"}
 # Formats of what stands in front of lines, of tracebacks and of figures are grammar and not wording: one reader each.
 GRAMMAR = {
+    "log/read/client_answer.py",
     "log/read/prefix.py",
+    "log/read/printable.py",
     "log/read/misread.py",
     "log/read/newest_first.py",
     "log/read/window.py",

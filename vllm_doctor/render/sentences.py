@@ -2,7 +2,8 @@
 
 import re
 
-from vllm_doctor.log.read.prefix import REWORDED, Stripper
+from vllm_doctor.log.read.client_answer import REWORDED
+from vllm_doctor.log.read.prefix import Stripper
 from vllm_doctor.records.finding import Arithmetic, Change, Diagnosis, Finding, Missing, Scalar, Step
 from vllm_doctor.records.reading import NOT_GIVEN
 from vllm_doctor.records.verdict import Direction

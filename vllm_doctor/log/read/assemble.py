@@ -11,8 +11,9 @@ from vllm_doctor.log.read.json_rows import rows_read
 from vllm_doctor.log.read.misread import well_read
 from vllm_doctor.log.read.panel import unpanelled
 from vllm_doctor.log.read.pieces import Read, as_written
-from vllm_doctor.log.read.prefix import EXCERPT_LIMIT, LINE_LIMIT, Head, Stripper, printable_text, shorten
+from vllm_doctor.log.read.prefix import Head, Stripper
 from vllm_doctor.log.read.pretty_answer import answered as with_answers
+from vllm_doctor.log.read.printable import EXCERPT_LIMIT, LINE_LIMIT, printable_text, shorten
 from vllm_doctor.log.read.retold import retold
 from vllm_doctor.log.read.runs import launched_with, not_yet_as_long, only_begins, silent_ends, starts
 from vllm_doctor.log.read.servers import servers

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
-from vllm_doctor.log.read.prefix import HEADER, OUTER, RANK, SHORT_HEADER, TAG, UVICORN, Head, printable_text
+from vllm_doctor.log.read.prefix import HEADER, OUTER, RANK, SHORT_HEADER, TAG, UVICORN, Head
+from vllm_doctor.log.read.printable import printable_text
 
 # Where a line of vLLM, uvicorn or Python begins that stands behind something else.
 _OWN = Pattern(

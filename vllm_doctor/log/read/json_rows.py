@@ -13,8 +13,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from vllm_doctor.log.read.entry import ENTRIES, PAYLOADS
 from vllm_doctor.log.read.envelope import begins_own, known_part, time_in
-from vllm_doctor.log.read.prefix import ENTRIES, PAYLOADS, Head, printable_text
+from vllm_doctor.log.read.prefix import Head
+from vllm_doctor.log.read.printable import printable_text
 
 Leaf: TypeAlias = tuple[tuple[str, ...], str]
 

@@ -1,23 +1,18 @@
 """What stands in front of vLLM's own words: colours, journald, containers, Ray, ranks, process tags, the log header."""
 
-import json
 import re
 from http import HTTPStatus
 
 import msgspec
 
+from vllm_doctor.log.read.client_answer import as_client
+from vllm_doctor.log.read.entry import LogEntry, entry_of, unquoted
+from vllm_doctor.log.read.printable import EXCERPT_LIMIT, printable_text, shorten
 from vllm_doctor.log.read.status_page import StatusPage
 from vllm_doctor.records.log import LogLine
 
-LINE_LIMIT = 32_768
-EXCERPT_LIMIT = 600
 # Lines of one entry of a structured log: a traceback is written as one.
 _ENTRY_LINES = 400
-
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]{0,512}(?:\x07|\x1b\\)|[@-Z\\-_])")
-# The escape character is often lost when a log is pasted; what is left looks like "[0;36m".
-_BARE_COLOUR = re.compile(r"\[(?:0|\d{1,3}(?:;\d{1,3}){1,4}|3\d|9\d|1|2|4|22)m")
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 OUTER = re.compile(
     r"(?:"
@@ -53,6 +48,8 @@ OUTER = re.compile(
     r"|(?P<cri>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?\d\d)) (?:std(?:out|err) [FP] )?"
     r")"
 )
+# The groups that hold a time, the surest first.
+_TIMES = ("short", "iso", "cri", "braced", "logged", "java", "own", "numbered")
 # An actor may print its own name, with an argument in brackets, and an address that is empty (ROLL). Ray's worker has
 # no name yet while it imports what it is to run. A worker of 0.10.1 has its rank behind its name (`VllmWorker TP0`).
 # People who paste shorten the number, or leave it out of vLLM's own.
@@ -94,57 +91,12 @@ _TORN = re.compile(
 )
 # A bar of tqdm, which ends its line only when it is done, and the first letter of what another program wrote behind it.
 _BAR = re.compile(r".{0,400}?%\|.{0,200}?\| \d{1,10}/\d{1,10} \[[^\[\]]{1,200}\](?=[\w(\[/])")
-# A server's refusal as clients in JavaScript word it: the status, and the sentence of the answer's body.
-_TOLD_CLIENT = re.compile(
-    r"\W{0,4}(?P<head>(?:\w{1,20} )?Error: |(?:\w{1,20} ){0,3}HTTP )?(?P<code>4(?:0[0134]|09|22|29))(?(head):?) "
-    r"(?!Client Error)"
-    r"(?P<what>(?(head)|['\"{]?\w+(?: [^ ]+){4}).*)"
-)
-# The same as litellm passes it on, with its own class for the status.
-_PASSED_ON = re.compile(r".{0,300}?litellm\.BadRequestError: Hosted_vllmException - (?!Error code)(?P<what>.+)")
-# What an actor of xoscar (Xinference) puts before the words of an exception that it passes on, once for each call.
-_ACTOR = re.compile(r"(?P<before>^|: |- )(?:\[address=[\w.:\[\]-]{1,80}?, pid=\d{1,10}\] )+")
 # An access line of uvicorn's in another format than its own, which alone writes the phrase (AccessFormatter).
 _STATUS_ALONE = re.compile(r'\S{1,80}:\d{1,5} - "[A-Z]{3,7} \S{1,2000} HTTP/[\d.]{1,3}" (?P<status>[1-5]\d\d)$')
 UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):\s{1,10}")
 
 
-# With this begins what is read of an answer that the text has in another form: none of its lines says so.
-REWORDED = "openai."
-# So much a client writes before the body that it prints.
-_LEAD = 60
-_DECODER = json.JSONDecoder()
 _PHRASES = {status.value: status.phrase for status in HTTPStatus}
-
-
-def printable_text(text: str) -> str:
-    """The text without escape sequences and control characters: what may be printed on a terminal."""
-    if "0m" in text:  # every colour is switched off again
-        text = _BARE_COLOUR.sub("", _ANSI.sub("", text))
-    if text.isprintable():
-        return text
-    return _CONTROL.sub("\ufffd", _ANSI.sub("", text))
-
-
-def shorten(text: str, limit: int = LINE_LIMIT) -> str:
-    """A line of any length as at most `limit` characters: its head and its tail with the count of what is left out."""
-    if len(text) <= limit:
-        return text
-    head = limit * 3 // 4
-    tail = limit - head
-    return f"{text[:head]} [… {len(text) - limit} characters left out …] {text[-tail:]}"
-
-
-# Where an entry of journald, docker, a cloud's log service or a logger has its text, and where its time.
-ENTRIES = (
-    ("MESSAGE", "__REALTIME_TIMESTAMP"), ("log", "time"), ("textPayload", "timestamp"), ("message", "timestamp"),
-    ("msg", "ts"), ("LogEntry", "TimeGenerated"), ("LogMessage", "TimeGenerated"), ("event", "timestamp"),
-    ("line", "timestamp"), ("body", "timestamp"),
-)  # fmt: skip
-
-
-# Between an entry and these fields, where a collector or a logger sets them apart.
-PAYLOADS = ("jsonPayload", "fields", "record")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -157,6 +109,68 @@ class Head(msgspec.Struct, frozen=True):
 
 
 _NO_HEAD = Head()
+
+
+class _Outer(msgspec.Struct, frozen=True):
+    """What collectors put before a line: when, whose unit and stream, which process; `level` of vLLM's own logger."""
+
+    text: str
+    at: str | None = None
+    pid: int | None = None
+    unit: str | None = None
+    stream: str | None = None
+    level: str | None = None
+
+
+def _outer(text: str) -> _Outer:
+    """The line behind at most three of them; what the first says of a thing stands, of the process the last."""
+    at = pid = unit = stream = level = None
+    quoted = False
+    for _ in range(3):
+        found = OUTER.match(text)
+        if found is None:
+            break
+        at = at or next((found[name] for name in _TIMES if found[name]), None)
+        if (found["before"] or found["after"] or "").startswith("vllm."):
+            # vLLM's own logger, which is named after a module of it (init_logger(__name__)); the level of a program
+            # that passes lines on says nothing.
+            level = found["level"]
+        unit = unit or found["unit"] or found["iunit"]
+        stream = stream or found["pod"] or found["service"]
+        mine = found["jpid"] or found["ipid"]
+        pid = int(mine) if mine else pid
+        quoted = quoted or found["glog"] is not None
+        text = text[found.end() :]
+    return _Outer(unquoted(text) if quoted and text[:1] == '"' else text, at, pid, unit, stream, level)
+
+
+class _Stamp(msgspec.Struct, frozen=True):
+    """What a logger put before its words, up to `end`. `full`: with its level and its place, as vLLM's is."""
+
+    end: int = 0
+    level: str | None = None
+    at: str | None = None
+    module: str | None = None
+    full: bool = False
+
+
+def _stamp(text: str, *, signed: bool) -> _Stamp:
+    """A logger's stamp, in whichever form; without its place it is one only behind the tag of its process."""
+    bracket = text[:1] == "["
+    c10 = _C10.match(text) if bracket else None
+    at = f"{int(c10['month']):02d}-{c10['day']} {c10['time']}" if c10 is not None else None
+    if (header := HEADER.match(text)) is not None:
+        return _Stamp(header.end(), header["level"], at or header["at"], header["module"], full=True)
+    if signed and (short := _STAMP.match(text)) is not None:
+        return _Stamp(short.end(), short["level"], at or short["at"])
+    if (uvicorn := UVICORN.match(text)) is not None:
+        return _Stamp(uvicorn.end(), uvicorn[1], at, "uvicorn")
+    if bracket and (cached := _LMCACHE.match(text)) is not None:
+        return _Stamp(cached.end(), cached["level"], at or cached["at"], "lmcache/logging.py")
+    blanks = len(text) - len(text.lstrip(" "))
+    if (placed := SHORT_HEADER.match(text, blanks)) is not None:
+        return _Stamp(placed.end(), None, at, placed["module"])
+    return _Stamp(at=at)
 
 
 class Stripper:
@@ -191,62 +205,32 @@ class Stripper:
             return
         text = printable_text(shorten(raw))
         excerpt = text if len(text) <= EXCERPT_LIMIT else shorten(text, EXCERPT_LIMIT)
-        at = head.at
-        pid: int | None = None
-        unit: str | None = None
-        stream = head.stream
-        named: str | None = None
-        quoted = False
+        entry = LogEntry(text)
         if text[:1] == "{":
-            text, stamp, pid = _json_line(text)
-            at = stamp or at
+            entry = entry_of(text)
             # an entry that is cut is no JSON any more: of a long one its words are shown
-            excerpt = excerpt if "\n" in text or len(excerpt) == len(raw) else shorten(text, EXCERPT_LIMIT)
+            whole = "\n" in entry.text or len(excerpt) == len(raw)
+            excerpt = excerpt if whole else shorten(entry.text, EXCERPT_LIMIT)
         elif text.startswith(("__CURSOR=", "__REALTIME_TIMESTAMP=")):
             self._export_format = True
             return
         elif self._export_format:
             if not text.startswith("MESSAGE="):
                 return
-            text = text[8:]
-        text = _refusal(_passed_on(_once(text)))
+            entry = LogEntry(text[8:])
+        text = as_client(_once(entry.text))
         of_systemd = self._status.reworded(text)
-        for _ in range(3):
-            outer = OUTER.match(text)
-            if outer is None:
-                break
-            at = (
-                at
-                or outer["short"]
-                or outer["iso"]
-                or outer["cri"]
-                or outer["braced"]
-                or outer["logged"]
-                or outer["java"]
-                or outer["own"]
-                or outer["numbered"]
-            )
-            if (outer["before"] or outer["after"] or "").startswith("vllm."):
-                # vLLM's own logger, which is named after a module of it (init_logger(__name__)); the level of a program
-                # that passes lines on says nothing.
-                named = outer["level"]
-            unit = unit or outer["unit"] or outer["iunit"]
-            quoted = quoted or outer["glog"] is not None
-            stream = stream or outer["pod"] or outer["service"]
-            mine = outer["jpid"] or outer["ipid"]
-            pid = int(mine) if mine else pid
-            text = text[outer.end() :]
-        if quoted and text[:1] == '"':
-            text = _unquoted(text)
-        process = "systemd" if of_systemd is not None else unit if unit in {"systemd", "kernel"} else None
+        outer = _outer(text)
+        text = of_systemd or outer.text
+        unit = outer.unit if outer.unit in {"systemd", "kernel"} else None
+        at, pid = head.at or entry.at or outer.at, outer.pid or entry.pid
         begun = len(found)
-        text = of_systemd or text
         for part in text.split("\n")[:_ENTRY_LINES] if "\n" in text else (text,):
-            self._inner(part, number, at, pid, process, excerpt, found)
-        named = named or head.level
-        if named is not None:
+            self._inner(part, number, at, pid, "systemd" if of_systemd is not None else unit, excerpt, found)
+        level, stream = outer.level or head.level, head.stream or outer.stream
+        if level is not None:
             found[begun:] = [
-                msgspec.structs.replace(line, level=line.level or named, module=line.module or head.module)
+                msgspec.structs.replace(line, level=line.level or level, module=line.module or head.module)
                 for line in found[begun:]
             ]
         if stream is not None:
@@ -275,38 +259,19 @@ class Stripper:
             if rank is not None:
                 process = process or f"rank{rank[1]}"
                 text = text[rank.end() :]
-            if at is None and text[:1] == "[" and (c10 := _C10.match(text)) is not None:
-                at = f"{int(c10['month']):02d}-{c10['day']} {c10['time']}"
-            header = HEADER.match(text)
-            level: str | None = None
-            module: str | None = None
-            if header is not None:
-                level, module = header["level"], header["module"]
-                at = at or header["at"]
-                text = text[header.end() :]
-            elif process is not None and (stamp := _STAMP.match(text)) is not None:
-                level, at = stamp["level"], at or stamp["at"]
-                text = text[stamp.end() :]
-            elif (uvicorn := UVICORN.match(text)) is not None:
-                level, module = uvicorn[1], "uvicorn"
-                text = text[uvicorn.end() :]
-            elif text[:1] == "[" and (cached := _LMCACHE.match(text)) is not None:
-                level, module, at = cached["level"], "lmcache/logging.py", at or cached["at"]
-                text = text[cached.end() :]
-            elif (bare := text.lstrip(" "))[:1] == "[" and (short := SHORT_HEADER.match(bare)) is not None:
-                module = short["module"]
-                text = bare[short.end() :]
-            text = _with_phrase(text)
-            torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and header is None) else None
+            stamp = _stamp(text, signed=process is not None)
+            at = at or stamp.at
+            text = _with_phrase(text[stamp.end :])
+            torn = _TORN.search(text, 1) if " pid=" in text or ("] " in text and not stamp.full) else None
             bar = _BAR.match(text) if "%|" in text else None
             at_bar = bar.end() if bar is not None and (torn is None or bar.end() <= torn.start()) else None
             split = at_bar if at_bar is not None else torn.start() if torn is not None else None
             rest = text[split:] if split is not None else None
             left = text[:split]
-            if torn is not None and header is None and process is None and self._is_prefix(left):
+            if torn is not None and not stamp.full and process is None and self._is_prefix(left):
                 continue  # the operator's own prefix: the process before it, if any, is still the speaker
             if torn is None or left.strip():
-                found.append(LogLine(number, left, level, process, pid, at, module, excerpt))
+                found.append(LogLine(number, left, stamp.level, process, pid, at, stamp.module, excerpt))
             pid, process = None, None
 
     def _is_prefix(self, left: str) -> bool:
@@ -323,80 +288,6 @@ def _with_phrase(text: str) -> str:
     return f"{text} {phrase}" if phrase is not None else text
 
 
-def _refusal(text: str) -> str:
-    if "Hosted_vllmException - " in text and (passed := _PASSED_ON.match(text)) is not None:
-        return f"{REWORDED}APIStatusError: Error code: 400 - {passed['what']}"
-    if '"code"' in text and (body := _body_behind(text)) is not None:
-        return body
-    client = _TOLD_CLIENT.match(text) if "4" in text[:40] else None
-    return text if client is None else f"{REWORDED}APIStatusError: Error code: {client['code']} - {client['what']}"
-
-
-def _body_behind(text: str) -> str | None:
-    """The body of a server's answer behind a few words of the client that prints it."""
-    at = text.find('{"')
-    if not 0 < at <= _LEAD:
-        return None
-    try:
-        row, _ = _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-    return _answer(row) if isinstance(row, dict) else None
-
-
-def _passed_on(text: str) -> str:
-    """Without the addresses of the actors that an exception went through."""
-    return _ACTOR.sub(r"\g<before>", text) if "[address=" in text else text
-
-
 def _once(text: str) -> str:
     """The line as its worker wrote it."""
     return _REPEATED.sub("", text) if "x across cluster]" in text else text
-
-
-def _answer(row: dict[str, object]) -> str | None:
-    """The body of an answer with an error, as a client's package words it; None for any other object."""
-    inner = row.get("error")
-    told = inner if isinstance(inner, dict) else row
-    kind, message, code = told.get("type"), told.get("message"), told.get("code")
-    if not (isinstance(message, str) and isinstance(code, int) and 400 <= code < 600):
-        return None
-    if kind is None and inner is told:
-        kind = "APIStatusError"  # a router's own answer: it names no type
-    if not isinstance(kind, str) or re.fullmatch(r"[A-Za-z]{1,60}Error", kind) is None:
-        return None
-    return f"{REWORDED}{kind}: Error code: {code} - {printable_text(shorten(message))}"
-
-
-def _unquoted(text: str) -> str:
-    """A message that was written as one JSON string, its lines apart; the same text where it is none."""
-    try:
-        told = json.loads(text)
-    except ValueError:
-        return text
-    return told.rstrip() if isinstance(told, str) else text
-
-
-def _json_line(text: str) -> tuple[str, str | None, int | None]:
-    """journalctl -o json, docker's json-file driver, or a structured logger; any other text as it is."""
-    try:
-        row = json.loads(text)
-    except (ValueError, RecursionError):
-        return text, None, None
-    if not isinstance(row, dict):
-        return text, None, None
-    if (refusal := _answer(row)) is not None:
-        return refusal, None, None
-    for payload in PAYLOADS:
-        if isinstance(inner := row.get(payload), dict) and not row.keys() & {"message", "textPayload"}:
-            row = {**row, **inner}
-    for key, stamp in ENTRIES:
-        value = row.get(key)
-        if isinstance(value, list) and all(isinstance(b, int) and 0 <= b < 256 for b in value):
-            value = bytes(value).decode("utf-8", "replace")  # journald writes a message that is no UTF-8 as bytes
-        if isinstance(value, str):
-            pid = row.get("_PID")
-            at = row.get(stamp)
-            owner = int(pid) if isinstance(pid, str) and pid.isdecimal() and len(pid) < 11 else None
-            return printable_text(shorten(value.rstrip("\n"))), at if isinstance(at, str) else None, owner
-    return text, None, None

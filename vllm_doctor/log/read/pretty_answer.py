@@ -8,6 +8,8 @@ import json
 import re
 from collections.abc import Sequence
 
+from vllm_doctor.log.read.client_answer import REWORDED
+
 # A text with an answer in it is short: whoever shows one shows little else.
 _LINES = 400
 # Keys of one object stand this near to each other.
@@ -35,7 +37,7 @@ def answered(raw: Sequence[str]) -> list[str]:
         name = kind["kind"] if kind is not None else "APIStatusError"
         for at in near.values():
             found[at] = ""
-        found[index] = f"openai.{name}: Error code: {code} - {_said(pair['value'])}"
+        found[index] = f"{REWORDED}{name}: Error code: {code} - {_said(pair['value'])}"
     return found
 
 

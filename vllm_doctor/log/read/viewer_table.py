@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import msgspec
 
-from vllm_doctor.log.read.prefix import ENTRIES
+from vllm_doctor.log.read.entry import ENTRIES
 
 # What a row of a table without a head begins with: when, in seconds or milliseconds (CloudWatch).
 _EPOCH = re.compile(r"\d{10,19},")

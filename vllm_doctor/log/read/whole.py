@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from vllm_doctor.log.match import says
+from vllm_doctor.log.read.entry import ENTRIES
 from vllm_doctor.log.read.json_rows import lines_of
-from vllm_doctor.log.read.prefix import ENTRIES
 from vllm_doctor.log.read.viewer_table import rows_said
 
 # So much of a text must be white space or brackets before the first entry, for a document of several lines.
