@@ -177,3 +177,22 @@ REFUSED = """(APIServer pid=1)   File "/opt/v/site-packages/vllm/entrypoints/ope
 )
 def test_a_schema_s_format_is_told_where_it_is_one_word_of_that_language(said: str, shown: str) -> None:
     assert judged_text(REFUSED.format(said)).findings[0].evidence[0].excerpt.endswith(shown)
+
+
+SHOWN = {
+    "a keyword that vLLM's own calls know": (
+        "params = SamplingParams(**given)",
+        "TypeError: Unexpected keyword argument 'use_beam_search'",
+    ),
+    "a count and its modality": (
+        'raise RuntimeError(f"{count} updates of {count} {modality} items")',
+        "RuntimeError: 0 updates of 1 audio items",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_what_no_client_wrote_is_shown(name: str, tmp_path: Path) -> None:
+    code, said = SHOWN[name]
+    raised = "".join(f"{OF_CHAT}{line}\n" for line in f"{HANDLER}    {code}\n{said}".splitlines())
+    assert said in bundled(of(SERVED + raised), tmp_path)

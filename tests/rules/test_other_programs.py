@@ -7,6 +7,7 @@ import pytest
 
 from tests.log.judging import judged_text
 from vllm_doctor.records.finding import Finding
+from vllm_doctor.records.verdict import Direction
 
 SITE = "/opt/v/lib/python3.12/site-packages"
 
@@ -215,3 +216,20 @@ def test_a_package_without_what_it_always_had_may_be_a_folder() -> None:
     raised = "AttributeError: module 'triton' has no attribute 'jit'"
     found = _first(_crash(raised, (f"{SITE}/vllm/utils/__init__.py", "find", "return triton.jit")))
     assert "hiding-file" in [change.name for change in found.changes]
+
+
+def test_what_a_program_has_no_case_for_is_upgraded_and_no_setting_is_sought() -> None:
+    raise_ = 'raise ValueError(f"Architectures {name} are not supported for now.")'
+    calls = (("/srv/verl/verl/workers/loaders.py", "_loader", raise_),)
+    found = _first(_crash("ValueError: Architectures AcmeForCausalLM are not supported for now.", *calls))
+    assert found.title == "verl has no case for what its own check names"
+    assert (found.changes[0].direction, found.changes[0].after) == (Direction.UPGRADE, "verl")
+
+
+def test_a_debuggers_own_exception_is_not_the_root_of_what_is_chained_to_it() -> None:
+    text = (
+        _crash("KeyError:", ("_pydevd_sys_monitoring/_pydevd_cython.pyx", "_line_info", "x"))
+        + "\n\nDuring handling of the above exception, another exception occurred:\n\n"
+        + _crash("torch._dynamo.exc.Unsupported: generator", (f"{SITE}/torch/_dynamo/exc.py", "f", "raise Unsupported"))
+    )
+    assert _first(text).title == "torch.compile fails on this model's code"

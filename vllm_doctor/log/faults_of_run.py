@@ -11,7 +11,7 @@ from vllm_doctor.log.fault_phase import CRASHES, FELLOWS, HEADING, RunWithPhases
 from vllm_doctor.log.match import Hit, deferring, kinds, messages, of_exceptions, read, says, without
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import kill_accounts, memory_accounts, memory_talk, told_of_another
-from vllm_doctor.log.traceback import Crash, Link, exception_within, named_above, raised_in_code
+from vllm_doctor.log.traceback import Crash, Link, checked_in_code, exception_within, named_above, raised_in_code
 from vllm_doctor.log.unpickled import kind_of
 from vllm_doctor.records.log import LogLine
 
@@ -133,6 +133,8 @@ class RunWithFaults(RunWithPhases):
             error = step["said"] if step is not None else error
             if not error.strip():
                 continue  # a check without words, of which no call is left either
+            if _is_symptom(kind, error):
+                continue  # the child, too, only tells that another process died
             link = Link(kind, error, (), hit.index)
             crash = Crash((link,), line.process, line.pid, hit.index, hit.index, line.level)
             told.append(Fault(hit.index, hit.index, crash, (), self._stage_in(None, hit.index)))
@@ -178,7 +180,10 @@ class RunWithFaults(RunWithPhases):
         raises what it says."""
         told: list[Fault] = []
         for crash in self._cut:
-            raised = raised_in_code(crash.root.frames[-1].code) or self._named_above(crash)
+            last = crash.root.frames[-1]
+            # of a build's own check pip tells
+            checked = checked_in_code(last.code) if says(last.file, "call-of-vllm") else None
+            raised = raised_in_code(last.code) or checked or self._named_above(crash)
             named = Link(*raised, crash.root.frames, crash.last) if raised is not None else crash.root
             whole = replace(crash, links=(named,))
             hits = _said_in([": ".join(raised)], crash.last) if raised is not None else ()

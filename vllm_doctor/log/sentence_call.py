@@ -4,8 +4,8 @@ import msgspec
 
 from vllm_doctor.knowledge.version import Version, as_version, parse_version
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import read
-from vllm_doctor.log.traceback import Frame, Link, in_packages
+from vllm_doctor.log.match import says
+from vllm_doctor.log.traceback import Frame, Link
 
 # As an installed release prints its files; no line, as each release has it elsewhere.
 _PACKAGES = "/site-packages/"
@@ -27,13 +27,14 @@ def last_to_say(fault: Fault) -> Version | None:
 
 
 def last_with_its_calls(fault: Fault) -> Version | None:
-    """The last release that has all of vLLM's files through which this failure went; None where the newest has them."""
-    from vllm_doctor.knowledge import api
+    """The last release that has all of vLLM's functions through which this failure went; None where the newest has
+    them."""
+    from vllm_doctor.knowledge.functions import last_with
 
-    files = {in_packages(f.file) for link in fault.crash.links for f in link.frames} if fault.crash is not None else ()
-    modules = (read("file-of-vllm", file) for file in files)
-    spans = (api.module(f"vllm.{m['module'].replace('/', '.')}", None) for m in modules if m is not None)
-    return min((as_version(span.last) for span in spans if span is not None and span.ended), default=None)
+    frames = [f for link in fault.crash.links for f in link.frames] if fault.crash is not None else []
+    ours = (f for f in frames if says(f.file, "call-of-vllm"))
+    last = last_with((f.file, "" if f.function.startswith("<") else f.function) for f in ours)
+    return as_version(last) if last is not None else None
 
 
 def told_by_words(link: Link) -> bool:

@@ -58,6 +58,10 @@ _KEY = Pattern(r"'[^']{1,300}'")
 _RAISES = Pattern(
     r"raise ((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\((?:[rbuf]{1,2}(?=['\"]))?['\"](.{1,600})['\"],?\)\s*(?:from .{1,80})?$"
 )
+# A check, with the sentence that is fixed in it.
+_ASSERTS = Pattern(r"assert\b.{1,600}?(?:, f?['\"]([^{}'\"]{1,600})['\"]\)?)?$")
+# Below what a build printed, which pip shows moved in (pip/_internal/exceptions.py).
+_END_OF_BUILD = "[end of output]"
 # An exception as `repr` writes it, with the one sentence or key that it holds.
 _REPR = Pattern(
     r"((?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Timeout))\((?:(?:['\"](.{1,600})['\"])|\d{1,20})?,?\)\s*$"
@@ -253,6 +257,21 @@ def raised_in_code(code: str) -> tuple[str, str] | None:
     return (raises[1], raises[2]) if raises is not None else None
 
 
+def checked_in_code(code: str) -> tuple[str, str] | None:
+    """What a call's own line checks, with the words that are fixed in it."""
+    asserts = _ASSERTS.match(code)
+    return ("AssertionError", asserts[1] or "") if asserts is not None and _is_whole(code) else None
+
+
+def _is_whole(code: str) -> bool:
+    """Does a statement end in its line?"""
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
 def named_above(text: str) -> tuple[str, str] | None:
     """The exception as Python writes it (`repr`) in the line above its traceback: V0's engine logs both."""
     named = _REPR.match(text)
@@ -389,13 +408,7 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.close_link()
         crash.chained = True
     elif crash.name:
-        if (
-            crash.chained
-            or crash.name == _ONE_LINE
-            or len(crash.message) >= _MESSAGE_LINES
-            or _C10.match(stripped)
-            or says(stripped, "heading-of-dead-process", "launch-typed")
-        ):
+        if _is_told(crash, stripped):
             return False
         crash.message.append(text)
     elif not crash.frames and not crash.links and not stripped:
@@ -418,6 +431,20 @@ def _feed(crash: _Open, text: str, index: int) -> bool:
         crash.message = [raised[2] or ""]
     crash.last = index
     return True
+
+
+def _is_told(crash: _Open, stripped: str) -> bool:
+    """Did the message end before this line?"""
+    if stripped == _END_OF_BUILD and not any(crash.message):
+        crash.name = ""  # a check without words is left to pip, which tells what was built
+    return (
+        stripped == _END_OF_BUILD
+        or crash.chained
+        or (crash.name == _ONE_LINE and bool(stripped))  # behind an empty line another exception may be chained
+        or len(crash.message) >= _MESSAGE_LINES
+        or _C10.match(stripped) is not None
+        or says(stripped, "heading-of-dead-process", "launch-typed")
+    )
 
 
 def _inset(text: str) -> int:

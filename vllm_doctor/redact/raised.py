@@ -11,6 +11,7 @@ from functools import cache
 
 import msgspec
 
+from vllm_doctor.knowledge import api
 from vllm_doctor.knowledge.guards import guard
 from vllm_doctor.knowledge.known_issues import words_of_issue
 from vllm_doctor.knowledge.pattern import Pattern
@@ -25,8 +26,8 @@ _TEXT = Pattern(r"(?P<quote>\"{1,3}|'{1,3})(?P<text>(?:[^\"'\\]|\\.|(?!(?P=quote
 _HOLE = Pattern(r"\{[^{}]{0,200}\}|%(?:\(\w{1,40}\))?[-+ #0]{0,3}[\d.]{0,6}[sdrfxi]")
 _FILE = Pattern(r"'(?P<path>(?:/[\w.+-]{1,80}){2,24})'")
 _WORD = re.compile(r"[^\W\d_]{2}")
-# A count is nobody's text; more digits may be somebody's number.
-_NOTHING = re.compile(r"[\W_]*(?:\d{1,5}[\W_]*)?")
+# A count is nobody's text, nor is what it counts, where that is a modality; more digits may be somebody's number.
+_NOTHING = re.compile(r"[\W_]*(?:\d{1,5}[\W_]*)?(?:(?:image|video|audio)[\W_]*)?")
 _QUOTED = re.compile(r"(?<![\w\\])[\"'`]")
 
 
@@ -70,6 +71,7 @@ def of_a_crash(
             *words_of_issue(link.kind, link.message),
             *_of_the_installation(crash, link),
             *_of_the_source(link),
+            *_of_the_call(link),
         )
         by_itself = _of_the_interpreter(link)
         if by_itself and link.kind in _OF_CODE:
@@ -112,6 +114,13 @@ def _of_the_source(link: traceback.Link) -> Iterator[str]:
     line of a sentence that was broken."""
     told = guard(link.frames[-1].file, link.message, None) if link.frames else None
     yield from (piece for piece in (told.pieces if told is not None else ()) if _WORD.search(piece))
+
+
+def _of_the_call(link: traceback.Link) -> Iterator[str]:
+    """The keyword that a call does not take: a program's code, and no client, writes what vLLM's own calls know."""
+    told = read("argument-of-no-record", link.message) or read("argument-of-no-class", link.message)
+    if told is not None and api.is_argument(told["key"]):
+        yield told["key"]
 
 
 def _of_the_installation(crash: traceback.Crash, link: traceback.Link) -> Iterator[str]:

@@ -257,7 +257,7 @@ class Case:
 
     @cached_property
     def _last_to_say(self) -> Version | None:
-        root = self._run.root if self._run is not None else None
+        root = (self._run.root or self._run.cut_root) if self._run is not None else None
         if root is None:
             return None
         return min(filter(None, (last_to_say(root), last_with_its_calls(root))), default=None)

@@ -122,6 +122,11 @@ def passed(method: str, name: str, at: Version | None) -> Came | None:
     return min(found, key=lambda one: as_version(one.since), default=None)
 
 
+def is_argument(name: str) -> bool:
+    """Does anything that programs call of vLLM take an argument of that name in any release?"""
+    return next(_owners("arguments", name), None) is not None
+
+
 def is_class(name: str) -> bool:
     """Is there a class of vLLM's of that name in any release?"""
     table = _table()

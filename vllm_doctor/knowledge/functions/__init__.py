@@ -89,6 +89,17 @@ def releases_of(places: Iterable[CodePlace]) -> tuple[str, ...]:
     return tuple(_table().releases[at] for at in sorted(at for at, count in votes.items() if count == most))
 
 
+def last_with(calls: Iterable[tuple[str, str]]) -> str | None:
+    """The last release that has all of these functions, each a file and its name, empty where the file alone counts.
+
+    What no release has counts for nothing. None where the newest has them all, or no release does.
+    """
+    having = [at for file, function in set(calls) if (at := _having(file, function))]
+    common = frozenset.intersection(*having) if having else frozenset()
+    newest = len(_table().releases) - 1
+    return _table().releases[max(common)] if common and newest not in common else None
+
+
 def standing(place: CodePlace) -> tuple[str, ...]:
     """The releases that have their code where one place says it stands; none of a file that is not known."""
     return tuple(_table().releases[at] for at in sorted(_standing(place) or ()))
@@ -187,6 +198,21 @@ def _standing(place: CodePlace) -> frozenset[int] | None:
         for bodies in here
         for (first, last), one in zip(source.runs, bodies, strict=True)
         if one is not None and one.first <= place.line <= one.last
+        for at in range(first, last + 1)
+    )
+
+
+def _having(file: str, function: str) -> frozenset[int]:
+    """The releases that have a function in a file of vLLM's."""
+    path = _within(file)
+    source = _source(path) if path is not None else None
+    if source is None:
+        return frozenset()
+    named = [bodies for name, bodies in source.functions.items() if function and _named(name, function)]
+    return frozenset(
+        at
+        for content, (first, last) in enumerate(source.runs)
+        if not function or any(bodies[content] is not None for bodies in named)
         for at in range(first, last + 1)
     )
 

@@ -152,7 +152,7 @@ def cures(case: Case, fault: Fault, part: Layer) -> tuple[Change, ...]:
     if _in(part, fault):
         offered.append(other_attention(case, fault, "another attention backend does not run this code"))
     name = library.library(fault)
-    kernels = part.kernels and (not _of_python(fault) or name is not None)
+    kernels = part.kernels and (not _of_python(fault) or name is not None or _checked_by_kernel(fault))
     if kernels and kernel_kind(case, fault) is not None:
         others = other_kernel(case, fault)
         late = says(text(case, fault), "names-late-error") and not any(offered)
@@ -392,6 +392,14 @@ def _in(part: Layer, fault: Fault) -> bool:
 def _of_python(fault: Fault) -> bool:
     """Did Python fail before any kernel ran?"""
     return fault.crash is not None and fault.crash.root.kind in _DEFECTS
+
+
+def _checked_by_kernel(fault: Fault) -> bool:
+    """Does the call of a kernel check what it is given? Another kernel may take that."""
+    root = fault.crash.root if fault.crash is not None else None
+    asserted = root is not None and root.kind == "AssertionError" and bool(root.frames)
+    part = layer_of((), (in_packages(root.frames[-1].file),)) if asserted and root is not None else None
+    return part is not None and part.kernels
 
 
 def _of_its_maker(fault: Fault) -> Change | None:

@@ -74,18 +74,12 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
     if found["package"] in {"vllm", "torch", "transformers"}:
         return None
     name = found["package"]
-    known = listed(name.replace("_", "-")) is not None or listed(name) is not None
     ours = f"vLLM {case.version_text}" if case.version_text else "the installed vLLM"
     newer = (
         of_this_vllm(name)
         if is_file(name)
-        else thing(
-            ChangeKind.PACKAGE,
-            name.replace("_", "-") if known else "foreign-package",
-            Direction.UPGRADE,
-            f"its code was written for another release than {ours}: install a release that names this vLLM",
-            to=None if known else name,
-            command=f"pip install -U {name.replace('_', '-')}; pip check" if known else "pip check",
+        else _newer(
+            name, f"its code was written for another release than {ours}: install a release that names this vLLM"
         )
     )
     older = thing(
@@ -93,12 +87,31 @@ def program(case: Case, fault: Fault) -> ForeignProgram | None:
         "vllm-version",
         Direction.CHANGE,
         f"or the release of vLLM that this {name} was written for: its requirements or its documentation name it",
-        command=f"pip show -v {name.replace('_', '-')} | grep -i requires" if known else "pip list | grep -i vllm",
+        command=f"pip show -v {name.replace('_', '-')} | grep -i requires"
+        if _listed(name)
+        else "pip list | grep -i vllm",
     )
     key = _key_of_engine(root)
     with_it = _release_with(case, root, key) if key is not None else None
     changes = (with_it, newer) if with_it is not None else (newer, older)
     return ForeignProgram(name, f"{name} and this release of vLLM do not fit each other", changes)
+
+
+def _listed(name: str) -> bool:
+    """Is it a package that a person can install by this name?"""
+    return listed(name.replace("_", "-")) is not None or listed(name) is not None
+
+
+def _newer(name: str, why: str) -> Change:
+    package, known = name.replace("_", "-"), _listed(name)
+    return thing(
+        ChangeKind.PACKAGE,
+        package if known else "foreign-package",
+        Direction.UPGRADE,
+        why,
+        to=None if known else name,
+        command=f"pip install -U {package}; pip check" if known else "pip check",
+    )
 
 
 def _passes_on(root: Link) -> bool:
@@ -252,6 +265,9 @@ def _own_check(root: Link) -> ForeignProgram | None:
     if found is None:
         return None
     name = found["package"]
+    if root.kind == "NotImplementedError" or says(root.message, "lacks-support"):
+        why = f"its own code has no case for what the message names: a newer release of {name} may have one"
+        return ForeignProgram(name, f"{name} has no case for what its own check names", (_newer(name, why),))
     why = f"the check is of {name}, not of vLLM: the setting that its message names stands in its own configuration"
     command = f"pip show {name.replace('_', '-')}   # the configuration and the documentation of this release"
     change = thing(ChangeKind.OS, "program-settings", Direction.CHANGE, why, command=command)
@@ -286,20 +302,14 @@ def _own_defect(case: Case, fault: Fault, root: Link) -> ForeignProgram | None:
         return None
     name = told.replace("_", "-")
     why = f"the failing line is of {name}, not of vLLM: a newer release may have a fix, and its project takes reports"
-    change = thing(
-        ChangeKind.PACKAGE,
-        name if listed(name) is not None else "foreign-package",
-        Direction.UPGRADE,
-        why,
-        to=None if listed(name) is not None else name,
-        command=f"pip install -U {name}; pip check" if listed(name) is not None else "pip check",
-    )
     title = (
         own_words(case, fault, None)
         or as_it_stands(case, fault, name)
         or f"{name} failed in its own code, outside vLLM"
     )
-    return ForeignProgram(name, title, (*packages_named(case, root.message), *changes_of_state(case, fault), change))
+    return ForeignProgram(
+        name, title, (*packages_named(case, root.message), *changes_of_state(case, fault), _newer(name, why))
+    )
 
 
 def _elsewhere(fault: Fault, root: Link) -> str | None:
