@@ -14,6 +14,12 @@ CALLS = (
     CodePlace(f"{PACKAGES}model_executor/layers/linear.py", 1045, "validate_shard_id"),
 )
 SHARD = "QKVParallelLinear.validate_shard_id"
+# A product in eight bits, through the calls of V0; and a file of V0 alone.
+PRODUCT = (
+    (f"{PACKAGES}model_executor/layers/quantization/utils/w8a8_utils.py", "apply_fp8_linear"),
+    (f"{PACKAGES}_custom_ops.py", "cutlass_scaled_mm"),
+)
+V0 = (f"{PACKAGES}worker/worker.py", "")
 BODY = functions._Body(1, 9, 1)
 STAMP = CodePlace("core.py", 1099)
 
@@ -21,6 +27,19 @@ STAMP = CodePlace("core.py", 1099)
 def test_calls_and_a_stamp_of_the_logger_tell_the_release() -> None:
     assert releases_of(CALLS) == ("0.18.0", "0.18.1", "0.19.0", "0.19.1")
     assert releases_of((*CALLS, STAMP, CodePlace("v1/worker/gpu_worker.py", 1))) == ("0.18.0", "0.18.1")
+
+
+def test_the_names_of_calls_tell_the_last_release_that_has_them_where_no_line_fits() -> None:
+    assert functions.last_with(PRODUCT) == "0.7.3"
+    assert functions.last_with([*PRODUCT, V0]) == "0.7.3"
+    assert functions.last_with([V0]) == "0.10.2"
+
+
+def test_what_the_newest_release_has_or_none_has_bounds_nothing() -> None:
+    newest = (f"{PACKAGES}v1/engine/core.py", "run_engine_core")
+    assert functions.last_with([newest]) is None
+    assert functions.last_with([newest, (f"{PACKAGES}v1/engine/core.py", "own_patch")]) is None
+    assert functions.last_with([(f"{PACKAGES}own.py", "f"), ("/srv/app.py", "main")]) is None
 
 
 def test_two_places_tell_nothing_and_neither_do_many_that_disagree() -> None:

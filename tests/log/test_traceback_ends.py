@@ -103,6 +103,24 @@ def test_an_exception_without_words_that_stands_further_in_is_no_end() -> None:
     assert not any(c.root.name for c in tracebacks([LogLine(n, text) for n, text in enumerate(pasted, 1)]))
 
 
+def test_of_a_build_that_pip_shows_a_check_without_words_is_left_to_pip() -> None:
+    said = ["Traceback (most recent call last):", '  File "/b/setup.py", line 1, in <module>', "    assert sources"]
+    for raised, name in (("AssertionError", ""), ("OSError: no sources", "OSError")):
+        (crash,) = tracebacks(
+            [LogLine(n, text) for n, text in enumerate((*said, raised, "[end of output]", "note"), 1)]
+        )
+        assert (crash.root.name, crash.root.message) == (name, raised.partition(": ")[2])
+
+
+@pytest.mark.parametrize("first", ["KeyError: 'a'", "KeyError:", "ValueError: a"])
+def test_exceptions_that_are_chained_are_one_failure(first: str) -> None:
+    call = ["Traceback (most recent call last):", '  File "/a.py", line 1, in f', "    g()"]
+    chain = "During handling of the above exception, another exception occurred:"
+    text = [*call, first, "", chain, "", *call, "RuntimeError: b"]
+    (crash,) = tracebacks([LogLine(n, line) for n, line in enumerate(text, 1)])
+    assert [link.name for link in crash.links] == [first.partition(":")[0], "RuntimeError"]
+
+
 @pytest.mark.parametrize(
     ("written", "message"),
     [

@@ -40,6 +40,26 @@ def test_calls_that_every_failure_goes_through_name_nothing() -> None:
     assert all(one.confidence is Confidence.POSSIBLE and not one.changes for one in found)
 
 
+PRODUCT = (
+    f'{OF_WORKER}  File "{VLLM}/model_executor/layers/quantization/utils/w8a8_utils.py", line 1, in apply_fp8_linear\n'
+    f"{OF_WORKER}    return ops.cutlass_scaled_mm(rows,\n"
+    f'{OF_WORKER}  File "{VLLM}/_custom_ops.py", line 2, in cutlass_scaled_mm\n'
+    f"{OF_WORKER}    assert b.shape[0] % 16 == 0\n"
+)
+
+
+def test_the_check_of_a_kernel_is_its_own_exception_and_another_kernel_may_take_what_it_does_not() -> None:
+    found = diagnosed(HEAD + PRODUCT).findings[0]
+    assert found.title == "The quantized kernel: the check `b.shape[0] % 16 == 0` fails"
+    # the calls are of V0, which has no option for the kernel
+    assert [change.name for change in found.changes][:1] == ["VLLM_TEST_FORCE_FP8_MARLIN"]
+
+
+def test_a_check_that_goes_on_in_the_next_line_is_cut() -> None:
+    found = diagnosed(HEAD + PRODUCT.replace("% 16 == 0", "% (")).findings[0]
+    assert found.title == "A kernel for quantized weights failed, and the exception is cut off"
+
+
 def test_a_line_of_code_that_raises_says_what_it_raises() -> None:
     found = diagnosed(HEAD + ADAPTER).findings[0]
     assert found.title == "The adapter changes layers that vLLM cannot add to this model"

@@ -252,6 +252,16 @@ def test_an_engine_of_v0_that_is_gone_is_no_failure_that_has_no_name() -> None:
     assert [f.code for f in told.findings] == ["VD601"]
 
 
+def test_nor_is_one_that_the_client_tells_of() -> None:
+    told = diagnosed(
+        '  File "/opt/v/site-packages/vllm/engine/multiprocessing/client.py", line 671, in _process_request\n'
+        "    raise request_output\n"
+        "vllm.engine.multiprocessing.MQEngineDeadError: Engine loop is not running. Inspect the stacktrace to find the "
+        "original error: RuntimeError('Engine process (pid 4242) died.').\n"
+    )
+    assert [f.code for f in told.findings] == ["VD601"]
+
+
 def test_of_a_dead_engine_the_exception_is_shown_and_not_the_code_that_raises_it() -> None:
     told = diagnosed(
         '  File "/opt/v/site-packages/vllm/engine/async_llm_engine.py", line 724, in start_background_loop\n'
