@@ -6,7 +6,7 @@ from vllm_doctor.log.match import read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records.container import Container
 from vllm_doctor.records.finding import Change, Evidence, Finding
-from vllm_doctor.records.host import Kernel, Metrics, Process
+from vllm_doctor.records.host import Kernel, Metrics, Probe, Process, Unit
 from vllm_doctor.records.log import LogLine
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Severity
@@ -26,27 +26,47 @@ _MADE = frozenset({"vllm:generation_tokens_total", "vllm:generation_tokens"})
 
 def judge(case: Case) -> Outcome:
     """Is a process of it stopped, its engine gone, or its port taken with nothing said on it?"""
-    probe, unit, machine, run = case.probe, case.unit, case.machine, case.run
-    hung = _hung(case.kernel)
-    mine = [p for p in machine.processes if unit is None or p.unit == unit.name] if machine is not None else []
-    stopped = [p for p in mine if p.state == "T" and (p.serves or unit is not None)]
-    frozen = [p for p in mine if p.frozen and (p.serves or unit is not None)]
-    waiting = [p for p in mine if p.state == "D" and p.pid in hung]
-    if case.live and frozen:
-        return _frozen(frozen, unit.name if unit is not None else None)
-    if case.live and (stopped or waiting):
-        return _held(stopped or waiting, unit.name if unit is not None else "this host", hung)
-    if probe is None:
+    mine = _processes(case)
+    if case.live and (held := _that_do_not_run(case, mine)) is not None:
+        return held
+    if case.probe is None:
         return Unseen(frozenset({Signal.PROBE}))
-    container = case.container if unit is None else None
-    if probe.health_status == 200 and probe.completion is False:
-        if probe.advanced or _advances(case.metrics):
-            return Clear("the engine works for others; the trial request waited in the queue longer than its time-out")
-        return _no_token(unit.name if unit is not None else "", container)
-    if unit is None or unit.main_pid is None:
+    if case.probe.health_status == 200 and case.probe.completion is False:
+        return _trial_unanswered(case, case.probe)
+    if case.unit is None or case.unit.main_pid is None:
         return NotHere("the unit has no running process")
-    if probe.health_status == 200 and machine is not None and run is not None:
-        gone = _engines_gone(run, {p.pid for p in mine})
+    return _by_health(case, case.probe, case.unit, mine)
+
+
+def _processes(case: Case) -> list[Process]:
+    """Those of the unit, or all of the host where there is none."""
+    unit = case.unit
+    found = case.machine.processes if case.machine is not None else ()
+    return [p for p in found if unit is None or p.unit == unit.name]
+
+
+def _that_do_not_run(case: Case, mine: list[Process]) -> Finding | None:
+    """A server that is frozen or stopped, or a process that the kernel saw wait in it."""
+    name = case.unit.name if case.unit is not None else None
+    serving = [p for p in mine if p.serves or name is not None]
+    if frozen := [p for p in serving if p.frozen]:
+        return _frozen(frozen, name)
+    hung = _hung(case.kernel)
+    held = [p for p in serving if p.state == "T"] or [p for p in mine if p.state == "D" and p.pid in hung]
+    return _held(held, name or "this host", hung) if held else None
+
+
+def _trial_unanswered(case: Case, probe: Probe) -> Outcome:
+    """/health answers, and the trial request got no token."""
+    if probe.advanced or _advances(case.metrics):
+        return Clear("the engine works for others; the trial request waited in the queue longer than its time-out")
+    return _no_token(case.unit.name, None) if case.unit is not None else _no_token("", case.container)
+
+
+def _by_health(case: Case, probe: Probe, unit: Unit, mine: list[Process]) -> Outcome:
+    """What /health said, or that it said nothing."""
+    if probe.health_status == 200 and case.machine is not None and case.run is not None:
+        gone = _engines_gone(case.run, {p.pid for p in mine})
         if gone:
             return _without_engine(case, unit.name, gone)
     if probe.health_status is not None:
