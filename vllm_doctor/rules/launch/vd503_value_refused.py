@@ -70,6 +70,7 @@ _OTHERS = frozenset(
         "swap-too-large",
     }
 )
+_NAMED = "vLLM names the failed part, and its message asks for no option"
 
 
 def judge(case: Case) -> Outcome:
@@ -77,30 +78,49 @@ def judge(case: Case) -> Outcome:
     fault = named(case, *_IDS)
     if isinstance(fault, Unseen):
         return _of_launch(case) or fault
-    likely = isinstance(fault, NotHere)
+    known = not isinstance(fault, NotHere)
     if isinstance(fault, NotHere):
         root = case.root
         if root is None or root.ids or not (_while_checking(root) or asked(case, root)):
             return fault
-        if root.crash is not None and says(root.crash.root.message, "no-kernel-of-several"):
-            return Clear("each kernel says why it cannot serve these weights, and no option is refused")
-        if root.crash is not None and any(says(root.crash.root.message, pool) for pool in ITEM_POOLS):
-            return Clear("an item of a prompt is larger than a pool, and VD207 says by how much")
         fault = root
-    if likely and own_words(case, fault, None) and not asked(case, fault):
-        return Clear("an assertion without a message failed, and the asserted expression names the failure")
-    if likely and packages(case, fault):
-        return Clear("the message asks for a package that an option needs")
-    if likely and _of_a_kernel(case, fault):
-        return Clear("a kernel's check failed, and its part of vLLM names the failure")
-    if (likely or fault.ids & frozenset(_IDS) == {"validation-error"}) and _of_its_part(case, fault):
-        return Clear("vLLM names the failed part, and its message asks for no option")
-    if not likely and fault.ids & frozenset(_IDS) == {"validation-error"} and fault.ids & _OTHERS:
-        return Clear("the message in that line says what vLLM refuses")
-    if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_another(fault):
-        return Clear("another program checked its own value with pydantic")
-    if fault.ids & frozenset(_IDS) == {"validation-error"} and _of_a_request(fault):
-        return Clear("the value belongs to a request or to an answer, not to the launch")
+    elsewhere = _answered_elsewhere(case, fault) if not known else _of_a_check(case, fault) if _bare(fault) else ""
+    return Clear(elsewhere) if elsewhere else _refused(case, fault, known=known)
+
+
+def _bare(fault: Fault) -> bool:
+    """Does only pydantic's heading tell that a value was refused?"""
+    return fault.ids & frozenset(_IDS) == {"validation-error"}
+
+
+def _answered_elsewhere(case: Case, fault: Fault) -> str:
+    """Why a refusal in words that no row knows is not about a value of the launch; empty where it is."""
+    message = fault.crash.root.message if fault.crash is not None else ""
+    if says(message, "no-kernel-of-several"):
+        return "each kernel says why it cannot serve these weights, and no option is refused"
+    if any(says(message, pool) for pool in ITEM_POOLS):
+        return "an item of a prompt is larger than a pool, and VD207 says by how much"
+    if own_words(case, fault, None) and not asked(case, fault):
+        return "an assertion without a message failed, and the asserted expression names the failure"
+    if packages(case, fault):
+        return "the message asks for a package that an option needs"
+    if _of_a_kernel(case, fault):
+        return "a kernel's check failed, and its part of vLLM names the failure"
+    return _NAMED if _of_its_part(case, fault) else ""
+
+
+def _of_a_check(case: Case, fault: Fault) -> str:
+    """The same of a check of pydantic's."""
+    if _of_its_part(case, fault):
+        return _NAMED
+    if fault.ids & _OTHERS:
+        return "the message in that line says what vLLM refuses"
+    if _of_another(fault):
+        return "another program checked its own value with pydantic"
+    return "the value belongs to a request or to an answer, not to the launch" if _of_a_request(fault) else ""
+
+
+def _refused(case: Case, fault: Fault, *, known: bool) -> Finding:
     run = case.run
     at = next((h.index for h in fault.hits if h.id in _IDS and h.id != "validation-error"), None)
     said = _said(fault) if at is None else run.lines[at].text.strip() if run is not None else ""
@@ -111,12 +131,12 @@ def judge(case: Case) -> Outcome:
     changes = by_test or accepted_value(case, fault)
     changes = changes if any(changes) or named_by_message(fault) else decided(case, fault)
     # A check of the configuration that names no option may be about the model's files as well.
-    likely = likely or (fault.ids & frozenset(_IDS) == {"validation-error"} and not any(changes))
+    certain = known and (any(changes) or not _bare(fault))
     return finding(
         RULE,
         title=_title(case, fault, message, changes),
         detail=message,
-        confidence=Confidence.LIKELY if likely else Confidence.CONFIRMED,
+        confidence=Confidence.CONFIRMED if certain else Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS) if fault.ids & frozenset(_IDS) else (exception_line(case, fault),),
         changes=changes,
         refute="vLLM accepts the same value when started by hand in the same environment",
