@@ -31,11 +31,11 @@ PLAIN_GPT_OSS = {key: value for key, value in GPT_OSS_20B.items() if key != "qua
 def ask(tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_DOCTOR_STATE", str(tmp_path / "state"))
 
-    def asked(config, version, flags="", *, model="/m/a-Q4_K_M.gguf"):
+    def asked(config, version, flags="", *, model="/m/a-Q4_K_M.gguf", cards=1):
         file = tmp_path / "config.json"
         file.write_text(json.dumps(config))
         words = ("vllm", "serve", model, "--max-model-len", "4096", *flags.split())
-        return planner(Question(words, "H100", 1, None, version, str(file))).predict()
+        return planner(Question(words, "H100", cards, None, version, str(file))).predict()
 
     return asked
 
@@ -69,6 +69,15 @@ def test_the_release_asks_for_a_transformers_that_reads_the_file_or_not(ask, con
     told = [*(str(r.needed) for r in p.settings.refusals), *map(str, p.settings.depends), *p.settings.doubts]
     assert p.verdict == verdict, told
     assert says is None or any(says in text for text in told), told
+
+
+@pytest.mark.parametrize(
+    ("words", "version", "refused"),
+    [(32008, "0.6.6", ["--tensor-parallel-size"]), (32000, "0.6.6", []), (32008, "0.7.0", [])],
+)
+def test_ranks_split_no_vocabulary_that_is_filled_up_to_0_6(ask, words, version, refused):
+    found = ask({**LLAMA_8B, "vocab_size": words}, version, "-tp 2", cards=2).settings.refusals
+    assert [one.flag for one in found] == refused
 
 
 def test_another_description_is_not_read_from_the_file(ask):

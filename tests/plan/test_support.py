@@ -138,6 +138,12 @@ def test_projections_that_the_model_splits_itself_are_not_refused(ask, tp, versi
     assert refused(ask(other, f"-tp {tp}", version=version)) == ["--tensor-parallel-size"]
 
 
+@pytest.mark.parametrize(("model_type", "flags"), [("mimo_v2_flash", []), ("mimo_v2", ["--tensor-parallel-size"])])
+def test_projections_stored_apart_in_the_parts_of_four_ranks_may_load(ask, model_type, flags):
+    config = {**MIMO, "model_type": model_type, "intermediate_size": 16384}
+    assert refused(ask(config, "-tp 4", version="0.14.0")) == flags
+
+
 @pytest.mark.parametrize(
     ("architecture", "ranks", "flags"),
     [

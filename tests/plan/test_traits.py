@@ -4,6 +4,7 @@ differs in one thing and is taken."""
 import pytest
 
 from tests.plan.models import LLAMA_8B
+from tests.plan.test_activation import QWEN25_VL_7B
 from tests.plan.test_refused import settings
 from vllm_doctor.knowledge.version import as_version
 
@@ -27,6 +28,7 @@ MIXTRAL = {
     "num_experts_per_tok": 2,
 }
 STORED = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+BITS = "--quantization bitsandbytes --load-format bitsandbytes"
 IMAGES = '--limit-mm-per-prompt {"image":2}'
 
 
@@ -101,6 +103,12 @@ def refused(config, flags, version):
             "0.6.3",
             ("--quantization", "another method: vLLM 0.6.3 has no bitsandbytes for MPTForCausalLM"),
         ),
+        (
+            QWEN25_VL_7B,  # whose list leaves out gate_up_proj
+            BITS,
+            "0.7.2",
+            ("--quantization", "another method: vLLM 0.7.2 has no bitsandbytes for Qwen2_5_VLForConditionalGeneration"),
+        ),
     ],
 )
 def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version, told):
@@ -116,7 +124,8 @@ def test_what_the_class_does_not_say_of_itself_is_refused(config, flags, version
         (LLAMA_8B, "--runner generate", "0.33.0"),
         (LLAMA_8B, IMAGES, "0.10.2"),  # takes it, and does nothing with it
         (LLAMA_8B, "--quantization bitsandbytes", "0.8.5"),
-        (LLAMA_8B, "--quantization bitsandbytes --load-format bitsandbytes", "0.6.3"),
+        (LLAMA_8B, BITS, "0.6.3"),
+        (QWEN25_VL_7B, BITS, "0.7.3"),
         (STRANGE, "--enable-lora --pipeline-parallel-size 2", "0.33.0"),  # not in the registry
         (FALCON, "--enable-lora --model-impl transformers", "0.33.0"),  # another class runs it
         (LLAMA_8B, "--pipeline-parallel-size 2", "0.5.1"),

@@ -62,9 +62,16 @@ def test_a_connector_keeps_kinds_of_layers_apart_where_its_class_says_so(tmp_pat
     assert found == {"Child": "apart", "Gone": "lost", "One": "apart", "Plain": "together"}
 
 
-def test_a_release_without_such_classes_says_nothing_of_connectors(tmp_path: Path) -> None:
-    base = {**CONNECTORS, f"{PLACE}/v1/base.py": "class KVConnectorBase_V1: ...\n"}
-    assert connectors.read(read_wheel(wheel(tmp_path, more=base))) == {}
+def test_before_such_classes_a_connector_is_for_the_engine_whose_folder_it_lies_in(tmp_path: Path) -> None:
+    first = 'KVConnectorFactory.register_connector("Old", "vllm.distributed.kv_transfer.kv_connector.old", "Old")\n'
+    factory = CONNECTORS[f"{PLACE}/factory.py"]
+    base = {f"{PLACE}/factory.py": factory + first, f"{PLACE}/v1/base.py": "class KVConnectorBase_V1: ...\n"}
+    found = connectors.read(read_wheel(wheel(tmp_path, more=base)))
+    assert found == {**dict.fromkeys(("Child", "Gone", "One", "Plain"), "second engine"), "Old": "first engine"}
+
+
+def test_a_release_without_a_factory_says_nothing_of_connectors(tmp_path: Path) -> None:
+    assert connectors.read(read_wheel(wheel(tmp_path, more={}))) == {}
 
 
 TURNED = """

@@ -1,5 +1,6 @@
 """The KV connectors that a release registers (distributed/kv_transfer/kv_connector/factory.py), and which of them keep
-kinds of layers apart: their class stands on SupportsHMA."""
+kinds of layers apart: their class stands on SupportsHMA. To 0.10.0 there are those of the first engine and those of the
+second, whose modules lie in a folder of their own."""
 
 from __future__ import annotations
 
@@ -12,14 +13,18 @@ _FACTORY = "vllm/distributed/kv_transfer/kv_connector/factory.py"
 _REGISTERS = "register_connector"
 _APART = "SupportsHMA"
 _DEPTH = 12
-# What is said of a connector: it keeps them apart, it does not, or its class cannot be followed.
+_SECOND = ".kv_connector.v1."
+# What is said of a connector: it keeps them apart, it does not, or its class cannot be followed; and, where no class
+# keeps them apart, which engine it is for.
 APART, TOGETHER, LOST = "apart", "together", "lost"
+FIRST, SECOND = "first engine", "second engine"
 
 
 def read(wheel: Wheel) -> dict[str, str]:
-    """Connector → what is said of it; empty for a release that knows no connectors that do so."""
-    if _FACTORY not in wheel.files or not any(f"class {_APART}" in text for text in wheel.files.values()):
+    """Connector → what is said of it; empty for a release that registers none by name."""
+    if _FACTORY not in wheel.files:
         return {}
+    apart = any(f"class {_APART}" in text for text in wheel.files.values())
     classes = Traits(wheel)
     made: dict[str, str] = {}
     for node in ast.walk(wheel.tree(_FACTORY)):
@@ -28,7 +33,7 @@ def read(wheel: Wheel) -> dict[str, str]:
                 told = [one.value for one in given if isinstance(one, ast.Constant) and isinstance(one.value, str)]
                 if len(told) == 3:
                     name, module, cls = told
-                    made[name] = _of(classes, module, cls)
+                    made[name] = _of(classes, module, cls) if apart else SECOND if _SECOND in module else FIRST
     return dict(sorted(made.items()))
 
 

@@ -320,6 +320,15 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     rounds_drafts_to_ranks: bool
     gptq_by_bitblas: bool
     drafts_on_one_card: bool
+    packed_bits_by_option: bool
+    reads_no_stored_method: bool
+    offload_keeps_one_block: bool
+    flashinfer_of_one_window: bool
+    gguf_words_unpadded: bool
+    hands_chunks_to_attention: bool
+    has_dual_chunk_backend: bool
+    takes_chunked_layers_in_v0: bool
+    makes_uneven_joined_blocks: bool
 
 
 class BehaviourRow(msgspec.Struct, frozen=True):

@@ -22,6 +22,9 @@ _SIZE = "kv-offloading-size"
 # Of those that a release has, the ones that serve is what a user may change to; others are for tests or one model.
 _SERVING = ("NixlConnector", "MooncakeConnector", "OffloadingConnector")
 
+# What is said of a connector in a release none of whose classes keeps kinds of layers apart.
+_BEFORE = frozenset({"first engine", "second engine"})
+
 
 def _keeps_apart(name: str, version: Version) -> bool | None:
     """Does the release's class of this connector keep kinds of layers apart (SupportsHMA)? None where it is a plugin's,
@@ -29,7 +32,7 @@ def _keeps_apart(name: str, version: Version) -> bool | None:
     table = history("connectors", "connectors")
     if name not in table:
         return None
-    told = set(table.around(name, version) or ("together",))
+    told = {"together" if one in _BEFORE else one for one in table.around(name, version) or ("together",)}
     return told.pop() == "apart" if told in ({"apart"}, {"together"}) else None
 
 

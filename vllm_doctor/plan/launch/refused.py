@@ -162,6 +162,11 @@ def _quantized(flags: Flags, a: Architecture, does: Behaviour) -> Iterator[Refus
     if config is None:
         return
     stored, asked = config.text("quant_method").lower(), flags.text("quantization")
+    if does.reads_no_stored_method and stored and asked is None:
+        yield Refusal("--quantization", "not given", f"{stored}: this release does not look for it in config.json")
+    if does.packed_bits_by_option and stored == "bitsandbytes" and not (asked_bits or loaded):
+        needed = "bitsandbytes, and --quantization bitsandbytes: other loaders have no place for packed weights"
+        yield Refusal("--load-format", flags.text("load-format") or "not given", needed)
     kind = next((k for k in _KINDS if stored in k), None)
     other = asked is not None and kind is not None and asked not in kind and any(asked in k for k in _KINDS)
     if other:

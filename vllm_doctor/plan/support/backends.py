@@ -85,6 +85,11 @@ def constructed(a: Architecture, s: Settings) -> Iterator[Refusal]:
     """One refusal, where the class of the backend that is asked for ends the start as it is made for a kind of layer
     (history/kernels.json `made`)."""
     name, table = (s.backend or "").upper(), history("kernels", "attention")
+    windows = {layer.window for layer in a.layers if layer.kind in _KINDS}
+    if name == "FLASHINFER" and s.engine == "V1" and s.does.flashinfer_of_one_window and len(windows) > 1:
+        needed = f"another backend, or vLLM 0.10.1: FlashInfer of {s.version} asks all layers for one window"
+        yield Refusal("VLLM_ATTENTION_BACKEND", name, needed)
+        return
     if not name or not a.known or a.mla is not None or s.pooling or table.exists(name, s.version) is not True:
         return
     if s.engine == "V0" and name == "FLASH_ATTN":  # attention/selector.py takes xFormers in its place
@@ -93,7 +98,6 @@ def constructed(a: Architecture, s: Settings) -> Iterator[Refusal]:
     listed = engines.get(s.engine) if isinstance(engines, Mapping) else None
     tests = [str(test) for test in listed] if isinstance(listed, list) else []
     kinds = dict.fromkeys(layer for layer in a.layers if layer.kind in _KINDS)
-    windows = {layer.window for layer in kinds}
     for layer in kinds:
         facts: dict[str, object] = {"logits_soft_cap": 1.0 if a.caps_attention else None}
         if layer.head_dim == layer.value_dim:

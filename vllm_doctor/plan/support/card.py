@@ -47,6 +47,8 @@ def doubts(a: Architecture, s: Settings, gpu: Card | None) -> Iterator[str]:
                 f"{gpu.name} runs vLLM's {gpu.backend}, of which starts in 16 bits were compared with a plan, and none "
                 f"with {packed or 'GGUF'}"
             )
+        if s.engine == "V0":
+            yield f"{gpu.name} runs vLLM's {gpu.backend}, of which starts of V1 were compared with a plan, none of V0"
     if gpu is not None and gpu.backend != "CUDA" and not gpu.compared:
         yield (
             f"{gpu.name} runs vLLM's {gpu.backend}: the figures of CUDA starts do not apply there; only weights "

@@ -97,6 +97,8 @@ def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
 
 # Model types whose checkpoints store gate and up, and queries, keys and values, as one matrix each.
 _JOINED = frozenset({"phi3"})
+# What a vocabulary is filled up to (vocab_parallel_embedding.py DEFAULT_VOCAB_PADDING_SIZE).
+_FILLED = 64
 
 
 def _tensors(a: Architecture, s: Settings) -> Iterator[Refusal]:
@@ -107,6 +109,10 @@ def _tensors(a: Architecture, s: Settings) -> Iterator[Refusal]:
     if a.model_type in _JOINED and s.does.loads_gguf_in_parts:
         needed = f"a safetensors checkpoint, or 0.7.0: {s.version} takes no joined projections from such a file"
         yield Refusal("model", f"a GGUF file of {a.model_type}", needed)
+
+    if s.does.gguf_words_unpadded and s.parallel.tp > 1 and a.vocab % _FILLED:
+        needed = f"1, or 0.7.0: {s.version} splits no vocabulary of {a.vocab}, which is no multiple of {_FILLED}"
+        yield Refusal("--tensor-parallel-size", str(s.parallel.tp), needed)
 
 
 def depends(a: Architecture, s: Settings) -> Iterator[Dependence]:

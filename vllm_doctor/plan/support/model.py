@@ -59,7 +59,7 @@ def _by_text_alone(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("architectures", f"{a.name} with a vision tower", f"vLLM {since}, the first that gives it one")
 
 
-def _windowed(a: Architecture) -> bool:
+def windowed(a: Architecture) -> bool:
     """Has it layers with a window beside layers of full attention?"""
     kinds = {layer.kind for layer in a.layers}
     return "full" in kinds and not kinds.isdisjoint({"sliding", "chunked"})
@@ -72,7 +72,7 @@ def _of_kinds(a: Architecture, s: Settings) -> Iterator[Refusal]:
         yield Refusal("--enable-prefix-caching", "set", needed)
     flag, split = "--decode-context-parallel-size", s.context_parallel // s.prefill_parallel
     told = any(r.flag == flag for r in s.refusals)
-    windows = s.hybrid_manager and s.does.groups_kinds and _windowed(a)
+    windows = s.hybrid_manager and s.does.groups_kinds and windowed(a)
     alone = (s.does.shares_context_of_one_kind and a.hybrid) or (s.does.windows_share_no_context and windows)
     if s.engine == "V1" and split > 1 and s.prefix_caching and alone and not told:
         needed = "1, or --no-enable-prefix-caching: with it ranks share the context of one kind of layers"

@@ -92,11 +92,14 @@ def _first(a: Architecture, asked: _Asked, par: Parallel, does: Behaviour) -> st
 # Where they are stored joined, MiMo V2's class reads one tensor and gathers the blocks of each rank anew. A checkpoint
 # that keeps them apart takes the ordinary way, which config.json does not always tell: what may be is not refused.
 _JOINED = (".q_proj", ".k_proj", ".v_proj")
+_APART = "mimo_v2_flash"
 
 
 def _splits_itself(a: Architecture, par: Parallel, does: Behaviour) -> bool:
-    if not a.model_type.startswith("mimo_v2") or not does.splits_mimo_blocks:
+    if not a.model_type.startswith("mimo_v2"):
         return False
+    if not does.splits_mimo_blocks:  # V2 Flash is stored in the parts of four ranks, which config.json does not tell
+        return does.makes_uneven_joined_blocks and a.model_type == _APART
     return does.splits_mimo_heads or par.tp <= a.kv_heads
 
 

@@ -1,0 +1,33 @@
+"""What a model hands its attention (attention/layer.py extra_impl_args), and the class of the backend does not take: a
+TypeError ends the start as the first layer is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vllm_doctor.launch.parse import Refusal
+from vllm_doctor.plan.launch.settings import Settings
+from vllm_doctor.plan.model.architecture import Architecture
+from vllm_doctor.plan.model.describe import text_section
+
+_KEY, _BACKEND = "dual_chunk_attention_config", "DUAL_CHUNK_FLASH_ATTN"
+# The model types whose classes hand it on (models/qwen2.py, qwen2_moe.py, qwen3.py, qwen3_moe.py).
+_CHUNKED = frozenset({"qwen2", "qwen2_moe", "qwen3", "qwen3_moe"})
+
+
+def refusals(a: Architecture, s: Settings) -> Iterator[Refusal]:
+    """Sinks: V0's FlashAttention of 0.10.1 and 0.10.2 has no parameter of that name; nor has it one for chunks of
+    Llama 4 in 0.8.3."""
+    if s.engine == "V0":
+        chunked = a.model_type.startswith("llama4") and not s.does.takes_chunked_layers_in_v0
+        what = "sinks" if a.model_type == "gpt_oss" else "layers in chunks" if chunked else None
+        if what is not None:
+            yield Refusal("VLLM_USE_V1", "0", f"unset: attention of V0 takes no {what} in {s.version}")
+    config = text_section(a.config).values.get(_KEY) if a.config is not None else None
+    if not config or a.model_type not in _CHUNKED or not s.does.hands_chunks_to_attention:
+        return
+    if (s.backend or "").upper() == _BACKEND and s.does.has_dual_chunk_backend:
+        return
+    without = f"""--hf-overrides '{{"{_KEY}": null}}', without which no backend of {s.version} takes its layers"""
+    with_it = f", or VLLM_ATTENTION_BACKEND={_BACKEND}" if s.does.has_dual_chunk_backend else ""
+    yield Refusal(_KEY, "given", without + with_it)
