@@ -165,6 +165,7 @@ _DEEDS = {
     "mount": "mount the share again",
     "engine-process": "look where the engine's process stands",
     "program-settings": "correct that program's own settings",
+    "program-call": "correct the call in the program",
     "client-timeout": "raise the client's timeout",
     "server-address": "correct the server's address, or start it",
     "kv-server": "start the connector's own server",

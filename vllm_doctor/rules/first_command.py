@@ -137,7 +137,9 @@ def _length(case: Case, *_: object) -> str:
     return f"{_log(case, 'max_seq_len=')} | grep -o -m1 'max_seq_len=[0-9]*'   # what it is now"
 
 
-def _sender(case: Case, *_: object) -> str:
+def _sender(case: Case, *_: object) -> str | None:
+    if case.run is not None and case.run.is_script:
+        return None  # no client: the program itself asks
     return f"{_log(case, 'POST /')} | grep 'POST /' | tail   # from which address it comes"
 
 
