@@ -11,6 +11,29 @@ from vllm_doctor.plan.question.ask import KnownStart, foresee
 from vllm_doctor.plan.question.planner import Question, planner
 
 EAGLE3 = "yuhuili/EAGLE3-LLaMA3.1-Instruct-8B"
+# Its last layer is a global one: two heads of 512 for keys, where the first has eight of 256.
+GEMMA4_LIKE: dict[str, object] = {
+    "model_type": "gemma4_text",
+    "architectures": ["Gemma4ForCausalLM"],
+    "hidden_size": 2816,
+    "intermediate_size": 2112,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 256,
+    "vocab_size": 262144,
+    "max_position_embeddings": 262144,
+    "sliding_window": 1024,
+    "layer_types": (["sliding_attention"] * 5 + ["full_attention"]) * 5,
+    "global_head_dim": 512,
+    "num_global_key_value_heads": 2,
+    "attention_k_eq_v": True,
+    "num_experts": 128,
+    "top_k_experts": 8,
+    "moe_intermediate_size": 704,
+    "enable_moe_block": True,
+    "torch_dtype": "bfloat16",
+}
 QUANTIZED = {**LLAMA_8B, "quantization_config": {"quant_method": "fp8", "activation_scheme": "dynamic"}}
 
 
@@ -32,6 +55,24 @@ def test_an_eagle_3_drafter_has_a_wider_first_layer_and_a_head_of_its_own(drafts
     # 0.43e9 values of the published drafter, 0.79 GiB.
     p = planned(num_speculative_tokens=3, **drafts)
     assert p.weights_gib - planned().weights_gib == pytest.approx(0.79, abs=0.01)
+
+
+def test_an_eagle_3_drafter_of_a_model_with_experts_has_none():
+    """A layer's attention over two states, its dense part, what joins three states, and a head of 32,000 words."""
+    drafts = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3}
+    third, none = planned(GEMMA4_LIKE, **drafts), planned(GEMMA4_LIKE)
+    attention = 2 * (16 + 2 * 8) * 256 + 16 * 256
+    values = 2816 * (attention + 3 * 2112 + 3 * 2816 + 32000)
+    assert third.weights_gib - none.weights_gib == pytest.approx(2 * values / (1 << 30), abs=0.005)
+
+
+def test_its_cache_has_the_heads_of_the_models_first_layer(tmp_path):
+    drafts = {"method": "eagle3", "model": "d", "num_speculative_tokens": 3}
+    words = ("--max-model-len", "98304", "--kv-cache-dtype", "fp8", "--speculative-config", json.dumps(drafts))
+    (tmp_path / "m.json").write_text(json.dumps(GEMMA4_LIKE))
+    launch = ("vllm", "serve", "m", *words)
+    q = Question(launch, "RTX 5090", 1, None, "0.19.1", str(tmp_path / "m.json"), available_kv_gib="7.77")
+    assert planner(q).predict().kv_tokens == 65696  # as an RTX 5090 of 0.19 logged it
 
 
 def test_its_head_may_have_the_models_whole_vocabulary_which_no_launch_shows():

@@ -219,6 +219,9 @@ def _of_drafter(a: Architecture, s: Settings, gpu: Card | None, model: list[Spec
         # The one-layer draft keeps a cache of its own in the same pool, in full attention; so does each layer of
         # multi-token prediction, which has an indexer whatever the model's last layer has (deepseek_v2.py).
         like = next((x for x in reversed(a.layers) if x.kind in {"full", "mla"} and not x.shares_kv), None)
+        if like is not None and like.kind == "full" and s.speculative != "mtp":
+            # EAGLE's is a layer of Llama's: with the heads of the model's first one, whatever its last one has.
+            like = replace(next(x for x in a.layers if x.heads), kind="full", window=0, shares_kv=False)
         if like is not None:
             count = max(1, a.mtp_layers) if s.speculative == "mtp" else 1
             each = replace(like, indexed=a.mla is not None and a.mla.indexer_top > 0)

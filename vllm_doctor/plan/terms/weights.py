@@ -233,15 +233,19 @@ def rank_weights(
         if draft_mtp and a.mtp_layers:
             total += mtp_bytes(a, scheme, par, target)
         if draft_eagle:
-            # One layer in the model dtype and the projection of two hidden states to one (llama_eagle.py).
-            drafter = layer_matrices(a, len(a.layers) - 1, par, "draft.layers")
+            # One layer in the model dtype and the projection of two hidden states to one (llama_eagle.py). No class of
+            # EAGLE 3 has experts (llama_eagle3.py, qwen3_eagle3.py, deepseek_eagle3.py).
+            like = replace(a, moe=None) if draft_eagle3 and a.width else a
+            first = next((i for i, x in enumerate(a.layers) if x.heads), 0)
+            index = first if draft_eagle3 and a.mla is None else len(a.layers) - 1
+            drafter = layer_matrices(like, index, par, "draft.layers")
             total += _sum(drafter, Scheme("none", lambda _n, _e: base), base, target)
             total += 2 * a.hidden**2 * target.element
         if draft_eagle3:
             # Three hidden states are joined, attention sees embeddings beside them, and it has a head of its own
             # (llama_eagle3.py).
-            first = next(x for x in a.layers if x.heads)
-            wide = (first.heads * first.head_dim + 2 * first.kv_heads * first.head_dim) / par.tp
+            seen = a.layers[first]
+            wide = (seen.heads + 2 * seen.kv_heads) * seen.head_dim / par.tp
             own = min(EAGLE3_VOCAB, a.vocab) / par.tp
             total += (wide + a.hidden + own) * a.hidden * target.element
     total += _per_layer(a, par, stage, parts[stage]) * target.element
