@@ -55,6 +55,7 @@ _TOLD_BY = {
 
 _ON_HOST = "a log of any start on this host"
 _UNDER_WSL = "whether it runs under WSL, where CUDA sees all of the card"
+_OF_HOST = "free -g, or MemTotal in /proc/meminfo: hosts of one name show different totals"
 _ITEMS = "the largest image: preprocessor_config.json beside config.json, or max_pixels of --mm-processor-kwargs"
 
 
@@ -190,7 +191,8 @@ def spreads_of(  # noqa: PLR0917
         found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if gpu is not None else None))
     if gpu is not None and gpu.up_to_gib is not None and total_gib == gpu.total_gib:
         kept = (gpu.up_to_gib - gpu.total_gib) * s.utilization
-        found.append(Spread("memory of the card", 0.0, kept, _UNDER_WSL if gpu.of_pc else None))
+        told = _UNDER_WSL if gpu.of_pc else _OF_HOST if gpu.unified else None
+        found.append(Spread("memory of the card", 0.0, kept, told))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
     strange = 0.0 if a.known else _strange(a, weights, act.peak / GIB)
