@@ -183,3 +183,12 @@ def test_rocm_takes_less_from_0_17_on():
     line = ("vllm", "serve", "m", "--max-model-len", "8192")
     told = [foresee(KnownStart(line, v, LLAMA_8B, "AMD Instinct MI300X", 191.98)) for v in ("0.16.0", "0.17.0")]
     assert [round(t.now.non_torch_gib, 2) for t in told if t is not None] == [1.65, 0.85]
+
+
+def test_to_0_9_0_the_first_engine_counts_the_context_too():
+    """v1/worker/gpu_worker.py: all that the card has lent. What its ranks share is measured from the first look on."""
+    early, late = (outside(v, "RTX 4090", total=23.55) for v in ("0.9.0", "0.9.1"))
+    assert early.gib - late.gib == pytest.approx(0.4)
+    assert (early.below - late.below, early.above - late.above) == (pytest.approx(0.2), pytest.approx(0.2))
+    old, new = (outside(v, "RTX 4090", total=23.55, of=not_of_torch) for v in ("0.9.0", "0.9.1"))
+    assert old == new

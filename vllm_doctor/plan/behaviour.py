@@ -32,6 +32,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     multimodal_step_floor: bool
     wide_chunks: bool
     counts_used_memory: bool
+    counts_contexts: bool
     v0_samples: bool
     v0_samples_on_one_card: bool
     flashinfer_where_installed: bool

@@ -53,6 +53,9 @@ _HIP, _HIP_LATER, _LATER = Estimate(1.65, 0.8, 0.8), Estimate(0.85, 0.6, 0.8), V
 _RCCL = Estimate(0.4, 0.4, 0.7)
 
 
+# A process' context, where all that the card has lent is counted (behaviours.json counts_contexts): an RTX 4090 D of
+# 0.8.5, a card of 24 GB and a pair of them of 0.8.4 have 0.3 to 0.5 GiB less than later releases would leave them.
+_CONTEXT = Estimate(0.4, 0.2, 0.2)
 # How far DeepEP's buffers may be larger: the symmetric heap in which they lie is rounded, and has its own book.
 _HEAP = 0.05
 
@@ -62,6 +65,14 @@ def non_torch(
 ) -> Estimate:
     """Growth of non-torch memory between the first snapshot and the end of the profile run, in GiB. `total_gib` is the
     card's memory."""
+    grown = _growth(a, s, gpu, total_gib, last_stage=last_stage)
+    if s.engine == "V0" or not s.does.counts_contexts:
+        return grown
+    return Estimate(grown.gib + _CONTEXT.gib, grown.below + _CONTEXT.below, grown.above + _CONTEXT.above)
+
+
+def _growth(a: Architecture, s: Settings, gpu: Card | None, total_gib: float | None, *, last_stage: bool) -> Estimate:
+    """Without what there was before the first snapshot."""
     grown, more = _grown(a, s, gpu, total_gib, last_stage=last_stage), exchanged(a, s, gpu)
     return replace(grown, gib=grown.gib + more, above=grown.above + _HEAP * more)
 
@@ -99,7 +110,7 @@ def not_of_torch(
     needed, blocks included that torch keeps and gives back then (worker/worker.py determine_num_available_blocks);
     what a later release logs of such ranks is the rest."""
     alone = replace(s, version=COUNTS_APART) if s.does.counts_used_memory else s
-    return non_torch(a, alone, gpu, total_gib, last_stage=last_stage).gib
+    return _growth(a, alone, gpu, total_gib, last_stage=last_stage).gib
 
 
 def _token_table(s: Settings) -> float:
