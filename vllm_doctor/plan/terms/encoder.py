@@ -26,7 +26,7 @@ def encoder(a: Architecture, v: Vision, s: Settings) -> Encoder:
     """The encoder profile of a launch, in bytes on one rank."""
     e = s.element
     old_qwen = s.engine == "V0" and v.kind.startswith("qwen2")
-    budget = sum(_v0_items(v, s)) if old_qwen else encoder_tokens(v, s, a)
+    budget = sum(_v0_items(v, s)) if old_qwen else _shrunk(v, s, encoder_tokens(v, s, a))
     # Features of inner layers come beside those of the last (qwen3_vl.py).
     outputs = e * max(budget, _room(v, s)) * a.hidden * (1 + v.deepstack)
     pixels = _pixels(v, budget, a)
@@ -79,10 +79,11 @@ def _mask(patches: float, element: int) -> float:
 
 def _dots(s: Settings, ranks: int) -> float:
     """Values of one patch, in widths of the tower, in a block's attention of dots.ocr: the block's input and its norm,
-    queries, keys and values as projected (3) and in order (3), queries and keys side by side (2) and turned (2). In
-    float32 turning them takes four times four: themselves, by their cosines, with their halves changed, by their sines
-    (models/dots_ocr.py). One start of 0.12 on an RTX 3090 logged what comes of it, within 0.1 GiB of 4.4."""
-    return 2 + (24 if s.does.dots_turns_in_float32 else 10) / ranks
+    queries, keys and values as projected (3) and in order (3), queries and keys side by side (2) and turned (2). They
+    are turned in float32: plain tensors take four times four, themselves, by their cosines, with their halves changed,
+    by their sines; a kernel takes four and gives four (models/dots_ocr.py, rotary_embedding/common.py ApplyRotaryEmb).
+    A start of 0.12 on an RTX 3090 and one of 0.19 on an H100 logged what comes of it: 4.4 GiB, 3.4."""
+    return 2 + (24 if s.does.dots_turns_in_float32 else 18) / ranks
 
 
 def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
@@ -191,6 +192,18 @@ def _qwen2_video(v: Vision, s: Settings) -> int:
     image = _image_tokens(v, s)
     held = (s.length - (image if old else 0)) // image
     return min(8 if old else 7, max(held, 0)) * image
+
+
+# What Qwen2.5-Omni's processor makes of two frames of a video (transformers' processing_qwen2_5_omni.py max_pixels:
+# 768 × 28 × 28), where the profile counts them as two whole images.
+OMNI_FRAMES = 768
+
+
+def _shrunk(v: Vision, s: Settings, budget: int) -> int:
+    """Tokens that the items of an encoder budget have when they are profiled."""
+    image = _image_tokens(v, s)
+    video = v.kind == "qwen2_5_omni_vision_encoder" and s.video_limit != 0 and _qwen2_video(v, s) > image
+    return budget // image * min(image, OMNI_FRAMES) if video else budget
 
 
 def _room(v: Vision, s: Settings) -> int:
