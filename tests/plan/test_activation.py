@@ -450,3 +450,18 @@ def test_v0_profiles_all_images_of_a_prompt_at_once():
         for more in ("", ' --limit-mm-per-prompt {"image":10}')
     )
     assert ten / one == pytest.approx(9.4, abs=0.3)
+
+
+@pytest.mark.parametrize(
+    ("version", "widths"), [("0.9.2", 13), ("0.11.0", 20), ("0.11.2", 17), ("0.12.0", 4 + 3 * 3420 / 1280)]
+)
+def test_one_card_turns_queries_and_keys_of_its_tower_in_float32_to_0_11(version, widths):
+    told = peak(QWEN25_VL_7B, "--max-model-len 8192 --enforce-eager", version, "L4")
+    run = next(t for t in told.terms if t.name == "vision encoder").bytes
+    assert run == pytest.approx(65536 * 2 * (widths * 1280 + 14 * 14 * 3 * 2))
+
+
+def test_several_cards_have_a_part_of_them_each():
+    told = peak(QWEN25_VL_7B, "--max-model-len 8192 --tensor-parallel-size 2", "0.9.2", "L4")
+    run = next(t for t in told.terms if t.name == "vision encoder").bytes
+    assert run == pytest.approx(65536 * 2 * (4 * 1280 + 3 * 3420 / 2 + 14 * 14 * 3 * 2))

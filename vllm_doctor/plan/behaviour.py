@@ -63,6 +63,9 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
     own_format_first: bool
     masks_images: bool
     dots_turns_in_float32: bool
+    turns_each_in_float32: bool
+    turns_both_in_float32: bool
+    orders_before_turning: bool
     copies_encoder_outputs: bool
     asks_map_of_adapted_experts: bool
     adapts_experts: bool

@@ -68,6 +68,7 @@ def _values(v: Vision, s: Settings) -> tuple[float, str]:
     # On one card it is no wider than the MLP, or by less than logs differ.
     wide = 5 + 8 / ranks if v.kind.startswith("qwen3") and ranks > 1 else tiles.attention(v, s) if v.tiles else 0.0
     wide = _dots(s, ranks) if v.kind == "dots_vit" else wide
+    wide = max(wide, _turned(s)) if v.kind.startswith("qwen") and ranks == 1 else wide
     return max((mlp, f"({stream}×{v.hidden} + MLP)"), (wide * v.hidden, f"{wide:g}×{v.hidden}"))
 
 
@@ -84,6 +85,17 @@ def _dots(s: Settings, ranks: int) -> float:
     by their sines; a kernel takes four and gives four (models/dots_ocr.py, rotary_embedding/common.py ApplyRotaryEmb).
     A start of 0.12 on an RTX 3090 and one of 0.19 on an H100 logged what comes of it: 4.4 GiB, 3.4."""
     return 2 + (24 if s.does.dots_turns_in_float32 else 18) / ranks
+
+
+def _turned(s: Settings) -> float:
+    """Values of one patch, in widths of the tower, while one card's block of Qwen-VL turns queries and keys in float32:
+    the block's input and its norm, queries, keys and values as projected (3) and in order (3), and what is turned,
+    before and after (2 for each value, in float32) and in 16 bits. A start of 0.9.2 on an L4 had 0.3 GiB less than
+    the MLP would leave, 0.16 of which are these."""
+    ordered = 3 if s.does.orders_before_turning else 0
+    if s.does.turns_each_in_float32:
+        return 2 + 3 + ordered + 5
+    return 2 + 3 + ordered + 2 + 10 if s.does.turns_both_in_float32 else 0
 
 
 def _v0_qwen(v: Vision, s: Settings) -> tuple[float, float, str]:
