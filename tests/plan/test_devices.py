@@ -136,8 +136,17 @@ def test_an_unknown_device_of_another_maker_is_never_planned_by_its_memory_alone
     assert code == Exit.USAGE
     assert f"no device of {maker} that is known" in out
     assert offered in out
-    assert "--gpu-memory-gib" not in out
+    assert ("--gpu-memory-gib beside it" in out) is (maker != "Intel")  # one of whose devices runs another build
+    assert "alone" not in out
     assert "NVIDIA" not in out
+
+
+def test_a_device_that_only_its_maker_s_name_tells_is_named_with_what_is_known_of_it(ask):
+    code, out = ask("--gpu", "Radeon RX 6800", "--gpu-memory-gib", "16")
+    assert code == Exit.INCOMPLETE
+    assert "Radeon RX 6800 runs vLLM's ROCm build" in out
+    assert "one request of 32768 tokens needs 4.00 GiB of that" in out
+    assert ask("--gpu", "Arc B570", "--gpu-memory-gib", "10")[0] == Exit.USAGE
 
 
 def test_makers_short_names_are_known():

@@ -169,6 +169,17 @@ def other_maker(name: str) -> str | None:
     return maker if maker != "NVIDIA" else None
 
 
+def unlisted(name: str, total_gib: float) -> Card | None:
+    """A device of this size that only its maker's name tells, where all known devices of that maker run one build of
+    vLLM; None otherwise."""
+    maker = other_maker(name)
+    builds = {card.backend for card in _others().values() if maker is not None and card.name.startswith(maker)}
+    if len(builds) != 1:
+        return None
+    shared = unified_by_name(name)
+    return Card(name, total_gib, None, 0, unified=shared, exact=False, backend=builds.pop(), compared=False)
+
+
 def _is_one_of(patterns: list[str], word: str) -> bool:
     return any(re.fullmatch(pattern, word) for pattern in patterns)
 

@@ -19,6 +19,7 @@ from vllm_doctor.knowledge.gpus import (
     other_maker,
     others_of,
     under_wsl,
+    unlisted,
     usable_gib,
 )
 from vllm_doctor.knowledge.versions import Version, newest_known, parse_version, sampled
@@ -189,8 +190,11 @@ def card_of(name: str | None, total: float | None) -> Card | None:
             f"{card.name.removeprefix('NVIDIA ')} {nominal(card.total_gib)}GB"
         )
     if card is None and (maker := other_maker(name)) is not None:
+        if total is not None and (made := unlisted(name, total)) is not None:
+            return made
+        sized = "--gpu-memory-gib beside it, or " if unlisted(name, 0.0) is not None else ""
         raise PlanProblem(
-            f"--gpu: found {excerpt.value(name)}, no device of {maker} that is known; needed: one of "
+            f"--gpu: found {excerpt.value(name)}, no device of {maker} that is known; needed: {sized}one of "
             f"{', '.join(others_of(maker))}; of these, weights and the KV cache of a request are all that is planned"
         )
     if card is None and (asked := _several(name)) is not None:
