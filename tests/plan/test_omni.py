@@ -79,7 +79,7 @@ def test_some_names_of_models_that_generate_end_as_those_that_pool(name):
 
 
 def test_a_video_of_its_profile_shrinks_to_what_its_processor_takes():
-    """The budget counts each pair of frames as a whole image; a start of 0.10.2 on an A100 logged 17.33 GiB of cache."""
+    """The budget counts each pair of frames as a whole image; an A100 of 0.10.2 logged 17.33 GiB of cache."""
     config = {k: v for k, v in OMNI.items() if k != "quantization_config"}
     line = ("vllm", "serve", "m", "--enforce-eager", "--max-num-batched-tokens", "8192")
     kept = []
