@@ -255,6 +255,7 @@ def test_cuda_sees_what_nvml_tells_less_what_the_driver_keeps() -> None:
         ("rtx3090ti", "NVIDIA GeForce RTX 3090 Ti"),
         ("4080 super", "NVIDIA GeForce RTX 4080 SUPER"),
         ("3060 12G", "NVIDIA GeForce RTX 3060 12GB"),
+        ("5090D", "NVIDIA GeForce RTX 5090 D"),
         ("A100 80GB SXM", "NVIDIA A100-SXM4-80GB"),
         ("A100 40GB SXM", "NVIDIA A100-SXM4-40GB"),
         ("A100 SXM", "NVIDIA A100-SXM4-80GB"),
@@ -270,7 +271,7 @@ def test_a_card_is_known_as_people_call_it(said, name):
 
 
 @pytest.mark.parametrize(
-    "said", ["4090 Laptop", "4090 super", "5090 D", "1080", "24GB", "SXM", "80GB PCIe", "foo 4090"]
+    "said", ["4090 Laptop", "4090 super", "5090 Ti", "1080", "24GB", "SXM", "80GB PCIe", "foo 4090"]
 )
 def test_words_that_no_card_has_name_none(said):
     assert find(said) is None
