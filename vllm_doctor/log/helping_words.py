@@ -85,6 +85,8 @@ def settings_of(said: str) -> Iterator[NamedSetting]:
         off = _WITHOUT.search(said[: said.find(name)]) is not None
         value = next((told[one] for one in ("value", "to", "at") if one in told), "")
         yield NamedSetting(name if variable else name.replace("_", "-"), value, bool(variable), off)
+    if says(said, "engine-in-words"):
+        yield NamedSetting("VLLM_USE_V1", "0", variable=True)
 
 
 def options_of(title: str) -> tuple[str, ...]:

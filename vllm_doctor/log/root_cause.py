@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from vllm_doctor.log.torch_oom import TorchOom
 
 _ENDS_OF_ENGINES = frozenset({"engine-core-fatal", "engine-task-failed"})
+# The loop of V1's engine, in its own process: what leaves it ends the engine (v1/engine/core.py, run_engine_core).
+_ENGINE_LOOP = frozenset({"run_busy_loop", "_process_engine_step"})
 # What people write of memory that ran out, as programs do.
 _TOLD = frozenset({"device-oom", "device-oom-class", "device-oom-async", "cuda-oom"})
 # What an allocator of native code prints itself, and what Python raises of it.
@@ -316,7 +318,8 @@ class AnalysedRun(RunWithFaults):
     def _ends_the_engine(self, fault: Fault) -> bool:
         """Does the engine itself call it fatal? Its process ends then, whatever the server goes on to answer."""
         heads = (h.index for h in self.deaths if h.id in _ENDS_OF_ENGINES)
-        return any(fault.index - HEADING <= i <= fault.last for i in heads)
+        in_its_loop = not _ENGINE_LOOP.isdisjoint(fault.functions)
+        return in_its_loop or any(fault.index - HEADING <= i <= fault.last for i in heads)
 
     def _ends_a_start(self, fault: Fault) -> bool:
         """Is it what no server outlives: a step of its start that failed, or an exception that left its command?"""

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from vllm_doctor.knowledge.images import release_of
 from vllm_doctor.log.code_release import releases_by_code
-from vllm_doctor.log.match import Hit, anchors, catalogue, kinds, milestones, read, says, scan, stops
+from vllm_doctor.log.helping_words import without_help
+from vllm_doctor.log.match import Hit, anchors, catalogue, each, kinds, milestones, read, says, scan, stops
 from vllm_doctor.log.pybind_calls import with_calls_of_pybind
+from vllm_doctor.log.report_title import report_title
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.traceback import Crash, tracebacks
 from vllm_doctor.records.host import Launch
@@ -185,11 +187,20 @@ class Run:
     @cached_property
     def told_version(self) -> str | None:
         """The version that stands beside what the server printed: in collect_env's report, in a list of packages or a
-        line of its own, or as the tag of vLLM's own image. None where several differ: nobody can tell which one ran."""
+        line of its own, as the tag of vLLM's own image, or in a report's title. None where several differ: nobody can
+        tell which one ran."""
         told = {hit.fields["version"] for hit in self.all("environment-version")}
         told = told or set(self._noted)
-        told = told or {release_of(hit.fields["image"]) or "" for hit in self.all("image-of-vllm")}
+        told = told or {release_of(hit.fields["image"]) or "" for hit in self.all("image-of-vllm")} or self._titled
         return next(iter(told)) or None if len(told) == 1 else None
+
+    @property
+    def _titled(self) -> set[str]:
+        """The releases with which a report's title says that it fails; a plugin counts its own."""
+        title = report_title(self.lines)
+        if title is None or says(title.words, "names-a-plugin"):
+            return set()
+        return {told["version"] for told in each("release-in-words", without_help(title.words))}
 
     @cached_property
     def releases_by_code(self) -> tuple[str, ...]:

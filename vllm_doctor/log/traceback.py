@@ -53,7 +53,7 @@ _MESSAGE_LINES = 14
 _LONGEST_PIECES, _PIECES = 2000, 2
 # Its message is its key as Python writes it (`repr`), which holds no end of a line.
 _ONE_LINE = "KeyError"
-_KEY = Pattern(r"'[^']{1,300}'")
+_KEY = Pattern(r"'[^']{1,300}(?:'|$)")
 # A line of code that raises, with the literal that it raises in.
 _RAISES = Pattern(
     r"raise ((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)\((?:[rbuf]{1,2}(?=['\"]))?['\"](.{1,600})['\"],?\)\s*(?:from .{1,80})?$"
@@ -247,8 +247,8 @@ def exception_within(text: str) -> tuple[str, str] | None:
     if raised is None:
         return None
     said = raised[2] or ""
-    key = _KEY.match(said) if raised[1] == _ONE_LINE else None  # a person goes on behind it
-    return raised[1], key[0] if key is not None else said
+    key = _KEY.match(said) if raised[1] == _ONE_LINE else None  # a person goes on behind it, or leaves its end out
+    return raised[1], f"'{key[0].strip(chr(39))}'" if key is not None else said
 
 
 def raised_in_code(code: str) -> tuple[str, str] | None:
@@ -318,9 +318,13 @@ def tracebacks(lines: Sequence[LogLine], *, torn: bool = False) -> tuple[Crash, 
         if current is not None:
             _close(current, found, torn=torn)
             del opened[stream]
+        plain = text if drawn else _out_of_the_drawing(text)
+        torn_out = plain != text and _call(plain) is not None  # the head of its drawing was cut away
+        text = plain if torn_out else text
         frame = _call(text) is not None
         if frame or _LOOSE.match(text):
             opened[stream] = loose = _begun(line, index, unnamed.pop(stream, None), torn=frame)
+            loose.drawn = torn_out
             _feed(loose, text, index)
     for current in opened.values():
         _close(current, found, torn=torn)

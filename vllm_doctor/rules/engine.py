@@ -19,6 +19,7 @@ from vllm_doctor.rules.memory_use import memory_use
 from vllm_doctor.rules.order import INTERNAL, by_code
 from vllm_doctor.rules.outcome import Outcome, Rule
 from vllm_doctor.rules.registry import rules
+from vllm_doctor.rules.second_look import looked_at_again
 from vllm_doctor.rules.served_nobody import served_nobody
 from vllm_doctor.rules.strays import unjudged as strays_of
 from vllm_doctor.rules.trial import tried
@@ -117,7 +118,7 @@ def judged(snapshot: Snapshot, *, preview: bool = False, memory: bool = False) -
     found = _ordered(_without_fallbacks([(one.rule, one.outcome) for one in asked]))
     run = case.run
     another = run.another if run is not None else None
-    findings = with_commands(case, foreseen(case, tried(case, found))) if another is None else []
+    findings = with_commands(case, foreseen(case, tried(case, looked_at_again(case, found)))) if another is None else []
     missing = _missing(case, snapshot)
     verdict, because = verdict_of(case, snapshot, findings)
     if verdict is Verdict.OK and isinstance(snapshot.metrics, Known):

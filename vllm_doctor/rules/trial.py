@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from vllm_doctor.records.finding import Change, Finding, Scalar
-from vllm_doctor.records.verdict import ChangeKind, Direction
+from vllm_doctor.records.verdict import ChangeKind, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import compiles_programs, platform
 from vllm_doctor.rules.gates.kv_cache import cpu_by_share, on_cpu, serves_nobody, too_small
@@ -27,11 +27,12 @@ _HALVED = 0.45
 # The smallest value that a release has where nothing is set: going down to it, or to more, may go up.
 _SMALLEST_DEFAULT = {"max-num-batched-tokens": 512}
 # Options of memory that only a GPU has, and those that need memory of the host mapped into a GPU.
-_OF_A_GPU = frozenset({"gpu-memory-utilization", "enforce-eager", "cpu-offload-gb", "swap-space"})
+_EAGER = "enforce-eager"
+_OF_A_GPU = frozenset({"gpu-memory-utilization", _EAGER, "cpu-offload-gb", "swap-space"})
 # The variable that sizes the KV cache of the CPU build alone.
 _OF_THE_CPU = "VLLM_CPU_KVCACHE_SPACE"
 # Options of CUDA graphs, and of what is compiled beside them.
-_OF_GRAPHS = frozenset({"max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes", "enforce-eager"})
+_OF_GRAPHS = frozenset({"max-cudagraph-capture-size", "cudagraph-capture-sizes", "cuda-graph-sizes", _EAGER})
 _MAPPED = frozenset({"cpu-offload-gb"})
 _MAPS = frozenset({"cuda", "rocm"})
 # Platforms whose code quantizes nothing to FP8 while it loads.
@@ -50,7 +51,7 @@ def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change
     short: list[Change] = []
     then = one.next
     for change in one.changes:
-        if not _possible(case, change) or not _agrees(change, kept) or _leaves_nothing(case, sheet, change):
+        if not _possible(case, change, one.phase) or not _agrees(change, kept) or _leaves_nothing(case, sheet, change):
             continue
         if _too_few(case, change):
             then = then or _where_it_went(sheet)
@@ -69,7 +70,7 @@ def _finding(case: Case, one: Finding, kept: dict[tuple[ChangeKind, str], Change
     return one if found == one.changes and then == one.next else msgspec.structs.replace(one, changes=found, next=then)
 
 
-def _possible(case: Case, change: Change) -> bool:
+def _possible(case: Case, change: Change, phase: Phase) -> bool:
     """Has this platform what is to be changed, and does the value go the way that it says?"""
     device = platform(case)
     if change.name == _OF_THE_CPU:
@@ -78,6 +79,8 @@ def _possible(case: Case, change: Change) -> bool:
         return True
     run = case.run
     if change.name in _OF_A_GPU and (device == "cpu" or on_cpu(case)):
+        if change.name == _EAGER and phase is Phase.NOT_MEMORY:
+            return True  # without it the CPU's platform compiles the model, too (platforms/cpu.py)
         return change.name == "gpu-memory-utilization" and cpu_by_share(case)
     if change.name in _OF_GRAPHS and compiles_programs(case):
         return False

@@ -15,12 +15,13 @@ from vllm_doctor.knowledge.pattern import compiled
 
 class NamedPart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One part: `words` as people write them, the layer, its name where the layer's says too much, and for a component
-    with a switch the path by which `switches.json` knows its calls."""
+    with a switch the path by which `switches.json` knows its calls. `told` is what goes wrong, where nothing ends."""
 
     words: str
     layer: str
     name: str = ""
     calls: str = ""
+    told: str = ""
 
     @property
     def part(self) -> Layer:

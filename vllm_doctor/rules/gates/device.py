@@ -1,7 +1,8 @@
 """Whose device it is that the server computes on, and the maker's tool that lists who holds its memory."""
 
 from vllm_doctor.knowledge.gpus import DeviceTool, device_tool
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
+from vllm_doctor.log.report_title import report_title
 from vllm_doctor.rules.case import Case
 
 _ALLOCATORS = {"hip": "rocm"}
@@ -11,6 +12,8 @@ _OWN_NAMES = frozenset({"xpu", "npu", "hpu"})
 _COMPILED = frozenset({"tpu", "neuron"})
 # Platforms of other packages, by the names of their entry points.
 _PLUGINS = {"ascend": "npu", "hpu": "hpu", "metal": "mps", "neuron": "neuron", "optimum_neuron": "neuron", "tt": "tt"}
+# What people call a platform.
+_WORDS = {"gaudi": "hpu"}
 # Lines that only the worker of one platform prints.
 _LINES = {"ascend-room": "npu", "tt-cache": "tt"}
 _DEVICES = {
@@ -34,7 +37,19 @@ _DEVICES = {
 
 
 def platform(case: Case) -> str | None:
-    """vLLM's platform as vLLM says it, else as the allocator that failed names itself."""
+    """vLLM's platform as vLLM says it, else as the allocator that failed names itself, or as a report's title does."""
+    return _said(case) or _titled(case)
+
+
+def _titled(case: Case) -> str | None:
+    title = report_title(case.run.lines) if case.run is not None else None
+    told = read("platform-in-title", title.words) if title is not None else None
+    named = next(iter((told or {}).values()), "")
+    word = named.lower().rstrip("s")
+    return _WORDS.get(word, word) or None
+
+
+def _said(case: Case) -> str | None:
     run = case.run
     if run is None:
         return None

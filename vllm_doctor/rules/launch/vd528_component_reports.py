@@ -7,7 +7,7 @@ from vllm_doctor.knowledge.layers import Layer, layer_of, layers
 from vllm_doctor.knowledge.layers.headings import named_in, part_of_title
 from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.log.last_words import complaints
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import read, says
 from vllm_doctor.log.report_title import ReportTitle, failing_title, report_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
@@ -28,6 +28,7 @@ _STILL = 3
 # The part that works beside the engine, which goes on without it; how often it must complain, and how many lines of it
 # are read.
 _BESIDE, _OFTEN, _LATEST = "kv-transfer", 2, 200
+_TAGS = frozenset({"bug", "issue", "error", "problem"})
 _COMPLAINS = frozenset({"WARNING", "ERROR", "CRITICAL"})
 
 
@@ -54,7 +55,7 @@ def judge(case: Case) -> Outcome:
     named = next((a.title for a in part.answers if a.title and a.said and applies(a, said)), "")
     return finding(
         RULE,
-        title=named or f"{part.name} failed: {line.text.strip()}",
+        title=named or f"{part.name} failed: {_said(line)}",
         detail=excerpt.said(line.text.strip()) if named else "",
         severity=Severity.DEGRADED if run.served() or _of_a_request(line) else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
@@ -79,10 +80,12 @@ def _titled(case: Case, run: AnalysedRun) -> Finding | None:
     cut = cut_off_in(case)
     if cut is not None and cut[1].id == part.id and not answered:
         return None
+    serves = named.told if named is not None else ""
     name = named.name if named is not None and named.name else part.name
     changes = for_the_title(case, part, title.words, named.calls if named is not None else "")[:_CHANGES]
-    told = answered or f"{name} failed, as the title of this report says"
-    return _of_the_title(case, title, told, changes, layer=part.id, then=part.next)
+    told = answered or f"{serves or f'{name} failed'}, as the title of this report says"
+    severity = Severity.DEGRADED if serves else Severity.BLOCKS_START
+    return _of_the_title(case, title, told, changes, layer=part.id, then=part.next, severity=severity)
 
 
 def _with_a_setting(case: Case, title: ReportTitle) -> Finding | None:
@@ -96,13 +99,20 @@ def _with_a_setting(case: Case, title: ReportTitle) -> Finding | None:
 
 
 def _of_the_title(
-    case: Case, title: ReportTitle, told: str, changes: tuple[Change, ...], *, layer: str = "", then: str = ""
+    case: Case,
+    title: ReportTitle,
+    told: str,
+    changes: tuple[Change, ...],
+    *,
+    layer: str = "",
+    then: str = "",
+    severity: Severity = Severity.BLOCKS_START,
 ) -> Finding:
     return finding(
         RULE,
         title=told,
         detail=excerpt.said(title.words),
-        severity=Severity.BLOCKS_START,
+        severity=severity,
         confidence=Confidence.LIKELY if changes else Confidence.POSSIBLE,
         evidence=(case.line(title.at),),
         changes=changes,
@@ -138,6 +148,14 @@ def _of(part: Layer, line: LogLine) -> bool:
 def _part(line: LogLine) -> Layer | None:
     """By what it says, else by the file that its logger names."""
     return layer_of((line.text,), (f"/{line.module}",) if line.module else ())
+
+
+def _said(line: LogLine) -> str:
+    """What a line says, without a page's mark of a heading and the word that it is a defect."""
+    told = read("heading-of-report", line.text)
+    said = told["what"].strip() if told is not None else line.text.strip()
+    head, _, rest = said.partition(": ")
+    return rest if told is not None and head.lower() in _TAGS else said
 
 
 def _of_a_request(line: LogLine) -> bool:

@@ -132,8 +132,9 @@ _OPENED = {
     ),
     "tpu": _Devices(
         give="the process must open the TPU's device files: --privileged, or google.com/tpu in a pod's limits; on a "
-        "TPU VM the group or the user that owns them",
-        see="ls -ln /dev/accel* /dev/vfio 2>/dev/null; id",
+        "TPU VM the group or the user that owns them; and libtpu must be importable, by which vLLM tells a TPU "
+        "(platforms/__init__.py), with the torch_xla or tpu-inference that this release asks for",
+        see="ls -ln /dev/accel* /dev/vfio 2>/dev/null; id; python -c 'import libtpu, torch_xla'",
         check="tpu-info",
     ),
 }

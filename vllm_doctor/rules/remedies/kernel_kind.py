@@ -5,8 +5,9 @@ CUDA tells of a fault at a later call, so the innermost call that vLLM itself ma
 
 from enum import StrEnum
 
+from vllm_doctor.knowledge.functions import files_of
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import each, says
+from vllm_doctor.log.match import each, read, says
 from vllm_doctor.log.traceback import Crash, in_packages
 from vllm_doctor.rules.case import Case
 
@@ -61,14 +62,32 @@ def kernel_kind(case: Case, fault: Fault) -> KernelKind | None:
 
 
 def called(case: Case, fault: Fault) -> tuple[str, ...]:
-    """The files of the fault's calls, outermost first. Where a compiler spoke before the exception came, those of the
-    next traceback with calls."""
-    files = _files(fault.crash)
-    if not files and case.run is not None:
-        later = (c for c in case.run.crashes if c.first > fault.last and any(link.frames for link in c.links))
-        crash = next(later, None)
-        files = _files(crash)
-    return (*map(in_packages, files), *operators(fault), *_named(case, fault))
+    """The files of the fault's calls, outermost first; where it has none, those beside it."""
+    files = _files(fault.crash) or _files(crash_beside(case, fault))
+    return (*_headless(case, fault), *map(in_packages, files), *operators(fault), *_named(case, fault))
+
+
+def _headless(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The file of the function that is called in the line above a traceback that begins in its midst: the line that
+    named its caller was cut off, and its code stayed. None where several files of vLLM's have one of that name."""
+    run, first = case.run, fault.crash.first if fault.crash is not None and fault.files else 0
+    if run is None or first == 0:
+        return ()
+    above, line = run.lines[first - 1], run.lines[first]
+    same = (above.process, above.pid, above.module) == (line.process, line.pid, line.module)
+    code = read("call-in-code", above.text) if same and above.text[:2] == "  " else None
+    files = files_of(code["what"]) if code is not None else ()
+    return (f"/vllm/{files[0]}",) if len({file.rpartition("/")[2] for file in files}) == 1 else ()
+
+
+def crash_beside(case: Case, fault: Fault) -> Crash | None:
+    """The next traceback with calls, of a failure without any: a compiler speaks before its exception comes, and a
+    report's title names one whose traceback below is cut off."""
+    run = case.run
+    if run is None:
+        return None
+    crashes = (*run.crashes, *(one.crash for one in run.cut_short if one.crash is not None))
+    return next((c for c in crashes if c.first > fault.last and any(link.frames for link in c.links)), None)
 
 
 def operators(fault: Fault) -> tuple[str, ...]:

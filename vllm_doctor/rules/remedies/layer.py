@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
-from vllm_doctor.log.traceback import Frame, in_packages
+from vllm_doctor.log.traceback import Crash, Frame, Link, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -23,7 +23,7 @@ from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.engine_needed import engine_needed
 from vllm_doctor.rules.remedies.in_time import in_time
-from vllm_doctor.rules.remedies.kernel_kind import called, kernel_kind, operators
+from vllm_doctor.rules.remedies.kernel_kind import called, crash_beside, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
 from vllm_doctor.rules.remedies.other_kernel import other_kernel
 from vllm_doctor.rules.remedies.other_release import newer
@@ -47,7 +47,7 @@ _CHANGES = 3
 _FEW = 3
 # The end of a quantization's name that takes Marlin's kernels for it.
 _MARLIN = "_marlin"
-_COMPILER = "compiler"
+_COMPILER, _ATTENTION = "compiler", "attention"
 # The part of errors that CUDA itself tells, whoever called it.
 _CODES = "cuda"
 # Parts that serve one option, without which the rest runs.
@@ -61,8 +61,9 @@ _COMMAND = frozenset(
     | {"build_async_engine_client", "build_async_engine_client_from_engine_args", "__init__"}
 )
 _WAITING = frozenset(
-    {"_run_workers", "wait_for_ready", "wait_for_engine_startup", "_wait_for_engine_startup", "launch_core_engines"}
-    | {"make_client", "make_async_mp_client", "_init_workers_ray", "wait_for_completion_or_failure"}
+    {"_run_workers", "_run_workers_in_batch", "wait_for_ready", "launch_core_engines"}
+    | {"wait_for_engine_startup", "_wait_for_engine_startup", "make_client", "make_async_mp_client"}
+    | {"_init_workers_ray", "wait_for_completion_or_failure"}
 )
 # Parts whose code every request runs through, and the options that make it do more than a plain server's.
 _SHARED = frozenset({"cache-blocks", "runner", "engine", "model-code"})
@@ -87,13 +88,33 @@ def layer(case: Case, fault: Fault) -> Layer | None:
         return next(one for one in layers() if one.id == here.layer)
     said = [worded(f"{link.kind}: {link.message[:2000]}") for link in fault.crash.links]
     files = [*(in_packages(f.file) for f in fault.crash.root.frames), *operators(fault), *_of_cut_call(fault)]
-    found = layer_of(said, files)
+    found = layer_of(said, [*_of_logger(case, fault), *files])
     if found is not None or fault.crash.root.frames:
         return found
     # Of an exception whose calls are gone its module tells where its class does not, as a word and as a file.
     modules = [link.name.rpartition(".")[0].replace(".", "/") for link in fault.crash.links]
     files = [f"/site-packages/{module}/" for module in modules if module]
-    return layer_of([f"{link.name}: " for link in fault.crash.links], files)
+    told = layer_of([f"{link.name}: " for link in fault.crash.links], files)
+    return told or _beside(case, fault)
+
+
+def _beside(case: Case, fault: Fault) -> Layer | None:
+    """The part of the calls that stand beside a failure which has none; None of calls that any failure goes through."""
+    crash = crash_beside(case, fault)
+    if crash is None or _leads_on(replace(fault, crash=crash)):
+        return None
+    part = layer_of((), [in_packages(file) for file in crash.files])
+    return part if part is not None and part.id not in _OF_ALL else None
+
+
+def _of_logger(case: Case, fault: Fault) -> tuple[str, ...]:
+    """The file that a record is signed with, where the calls that were kept of it are Python's own alone."""
+    root = fault.crash.root if fault.crash is not None else None
+    if case.run is None or root is None or root.at is None or not root.frames:
+        return ()
+    module = case.run.lines[root.at].module
+    others = any(says(one.file, "call-of-vllm") or in_packages(one.file) != one.file for one in root.frames)
+    return (f"/{module.partition(':')[0]}",) if module is not None and not others else ()
 
 
 def _of_cut_call(fault: Fault) -> tuple[str, ...]:
@@ -182,7 +203,6 @@ def for_the_title(case: Case, part: Layer, title: str, calls: str) -> tuple[Chan
     known = [answer for answer in part.answers if answer.said and applies(answer, said)]
     if any(answer.title for answer in known):
         known = [answer for answer in part.answers if applies(answer, said)]  # it has a name of its own
-    plain = [a for a in part.answers if part.id in _FEATURES and not a.said and a.direction is Direction.REMOVE]
     of_feature = [one for one in features() if applies(one, words)]
     return first_of_each(
         (
@@ -190,11 +210,24 @@ def for_the_title(case: Case, part: Layer, title: str, calls: str) -> tuple[Chan
             *without_the_named(case, title),
             *of_component,
             *changes_of(case, known, said),
-            *changes_of(case, plain, said),
+            *changes_of(case, of_feature, words),
+            *ways_out(case, part),
+            _other_attention(case, calls) if part.id == _ATTENTION else None,
         )
-        + changes_of(case, of_feature, words)
-        + (_eager(case),) * (part.id == _COMPILER)
     )
+
+
+def ways_out(case: Case, part: Layer) -> tuple[Change, ...]:
+    """What goes round any failure of this part: its answers that ask for no words, for the compiler eager mode."""
+    plain = changes_of(case, [one for one in part.answers if not one.said and not one.messages], "")
+    eager = _eager(case) if part.id == _COMPILER else None
+    return (*plain, eager) if eager is not None else plain
+
+
+def _other_attention(case: Case, calls: str) -> Change | None:
+    """Another backend than the one that a title names."""
+    named = Fault(0, 0, Crash((Link("", "", (Frame(calls, 0, ""),)),), None, None, 0, 0, None), (), StartupPhase.READY)
+    return other_attention(case, named, "the title names this backend's attention as what fails") if calls else None
 
 
 def _eager(case: Case) -> Change | None:
@@ -383,7 +416,7 @@ def _in(part: Layer, fault: Fault) -> bool:
     root = fault.crash.root if fault.crash is not None and fault.crash.root.frames else None
     return (
         _of_python(fault)
-        and part.id == "attention"
+        and part.id == _ATTENTION
         and root is not None
         and says(root.frames[-1].file, "call-attention-backend")
     )

@@ -4,12 +4,14 @@ Where none of the calls belongs to a kind of kernel, the next run is asked to na
 """
 
 from vllm_doctor.knowledge import kernels
+from vllm_doctor.knowledge.version import Version
 from vllm_doctor.log import chosen_kernels
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import Applicability, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.gates.named_fault import text
 from vllm_doctor.rules.gates.rocm import on_rocm
 from vllm_doctor.rules.remedies.attention_backend import other_attention
 from vllm_doctor.rules.remedies.compilation import with_passes_off, without_compiling, without_graphs
@@ -22,6 +24,8 @@ _NOT_MARLIN = (
     "Marlin's kernel for this product failed: flashinfer_cutlass or cutlass multiplies NVFP4, cutlass or torch FP8, "
     "machete, exllama or conch integers (GPTQ, AWQ), where the card has code for it"
 )
+# The first release whose Triton attention takes heads of any size.
+_ANY_HEAD = Version((0, 11))
 # How vLLM names weights of four bits in its choice of the experts' kernels.
 _FOUR_BITS = ("nvfp4", "mxfp4", "wna16", "w4", "int4")
 
@@ -226,7 +230,14 @@ def _other_than_flashinfers(case: Case) -> Change | None:
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    return (other_attention(case, fault, "the failing call is in the attention kernel"),)
+    if not says(text(case, fault), "head-size-refused"):
+        return (other_attention(case, fault, "the failing call is in the attention kernel"),)
+    if case.run is not None and case.run.engine == "V0":
+        why = "XFormers takes head sizes that FlashAttention was not built for"
+        return (environment("VLLM_ATTENTION_BACKEND", Direction.CHANGE, why, to="XFORMERS"),)
+    # Triton's takes any from 32 on since 0.11.0 (v1/attention/backends/triton_attn.py), FlexAttention always did
+    first = ("TRITON_ATTN", "FLEX_ATTENTION") if case.release >= _ANY_HEAD else ("FLEX_ATTENTION",)
+    return (other_attention(case, fault, "this backend takes any head size", first=first),)
 
 
 _REMEDIES = {

@@ -36,6 +36,15 @@ def newer(case: Case, fault: Fault, why: str) -> Change | None:
     return _newer(case, told) if _changed(told) is not None else upgrade(case, why) if unknown else None
 
 
+def newer_on_the_way(case: Case, fault: Fault) -> Change | None:
+    """A newer release that changed one of the calls shown, of a traceback that ends before the one that failed."""
+    changed = _changed(_histories(case, fault))
+    if changed is None:
+        return None
+    way = f"{changed.changed} changed `{changed.name}`, one of the last calls that are shown: it may be fixed there"
+    return upgrade(case, way)
+
+
 def or_another_release(case: Case, fault: Fault, changes: Iterable[Change | None]) -> tuple[Change, ...]:
     """The changes; where none is of the launch, what turns off that for which the failing code ran; where there is
     none, a release that has other code there."""

@@ -18,7 +18,9 @@ _CHANGES = 2
 # What opens a server, or makes it run what a checkpoint brings: no person's word is enough for it.
 _NEVER = frozenset({"trust-remote-code", "allowed-local-media-path", "allowed-media-domains", "api-key", "host"})
 # A launch may need them: the name of the model, and what fits it on its cards.
-_NEEDED = frozenset({"max-model-len", "gpu-memory-utilization", "served-model-name"})
+_NEEDED = frozenset(
+    {"max-model-len", "gpu-memory-utilization", "served-model-name", "tensor-parallel-size", "pipeline-parallel-size"}
+)
 _OURS, _SWITCH = "VLLM_", "enable-"
 
 
