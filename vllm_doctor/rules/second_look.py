@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from vllm_doctor.knowledge.functions import changed_since
 from vllm_doctor.knowledge.layers import layers
 from vllm_doctor.knowledge.layers.headings import named_in, part_of_title
 from vllm_doctor.log.report_title import report_title
@@ -19,9 +20,12 @@ from vllm_doctor.rules.remedies.library import built_with
 from vllm_doctor.rules.remedies.other_release import newer_on_the_way
 from vllm_doctor.rules.remedies.own_model_code import own_model_code
 from vllm_doctor.rules.remedies.said_to_help import said_to_help, without_the_named
+from vllm_doctor.rules.say import upgrade
 
 # The rules that name any failure by its part, its words or its end; the others know what cures theirs.
 _OF_ANY = frozenset({"VD527", "VD528", "VD599", "VD601"})
+# Parts whose failures another release of vLLM seldom mends: files, packages, the host and the client.
+_OF_OTHERS = frozenset({"requests", "engine", "system", "ray", "ranks", "hub", "weights", "libraries", "device", "cuda"})
 # Parts that are Transformers' code under vLLM's: at a start they read the model's files, and no request.
 _READ_BY_TRANSFORMERS = frozenset({"multimodal", "tokenizer", "model-config"})
 
@@ -39,7 +43,7 @@ def looked_at_again(case: Case, found: Sequence[Finding]) -> list[Finding]:
             _of_transformers(case, first),
             *_of_the_calls(case),
         )
-    )
+    ) or _of_its_age(case, first)
     if not changes:
         return list(found)
     return [replace(first, changes=changes, confidence=Confidence.LIKELY), *found[1:]]
@@ -58,6 +62,17 @@ def _of_the_title(case: Case) -> tuple[Change, ...]:
 def _of_the_part(case: Case, first: Finding) -> tuple[Change, ...]:
     part = next((one for one in layers() if one.id == first.layer), None)
     return ways_out(case, part) if part is not None else ()
+
+
+def _of_its_age(case: Case, first: Finding) -> tuple[Change, ...]:
+    """A newer release, where nothing else is known: in how many of those since then the part's code was changed."""
+    part = next((one for one in layers() if one.id == first.layer), None)
+    if part is None or not part.files or part.id in _OF_OTHERS or case.version is None or case.plugin is not None:
+        return ()
+    changed, since = changed_since(case.version, part.files)
+    why = f"{changed} of the {since} releases since {case.version_text} changed the code of this part: it may be fixed"
+    change = upgrade(case, why) if changed else None
+    return (change,) if change is not None else ()
 
 
 def _of_transformers(case: Case, first: Finding) -> Change | None:

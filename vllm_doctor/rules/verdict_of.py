@@ -16,6 +16,7 @@ from vllm_doctor.log.last_words import (
     torn_traceback,
 )
 from vllm_doctor.log.match import anchors, catalogue, says
+from vllm_doctor.log.report_title import failing_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -131,7 +132,14 @@ def _unsure(run: AnalysedRun) -> str | None:
             "after the server's last line stands a line of another program, which may know why the server ended: "
             f"{excerpt.said(told.text.strip())}"
         )
-    return unanswered(run) or another_server(run) or against_an_ok(run) or _first_step(run)
+    return unanswered(run) or another_server(run) or against_an_ok(run) or _first_step(run) or _titled(run)
+
+
+def _titled(run: AnalysedRun) -> str | None:
+    """Who reports that a thing fails knows more than a piece of its log shows."""
+    title = failing_title(run.lines)
+    told = excerpt.said(title.words) if title is not None else ""
+    return f"the text is a report that something fails, and this piece of a log does not show it: {told}" if told else None
 
 
 def _first_step(run: AnalysedRun) -> str | None:

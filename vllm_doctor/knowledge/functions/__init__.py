@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from vllm_doctor.knowledge.pattern import compiled
 from vllm_doctor.knowledge.version import Version, as_version
 
 _FILE = Path(__file__).with_name("vllm.json")
@@ -152,6 +153,20 @@ def last_releases(version: Version, count: int) -> tuple[str, ...]:
     """A release and those before it, so many in all; none of one that was not read."""
     at = _release(version)
     return _table().releases[max(0, at + 1 - count) : at + 1] if at is not None else ()
+
+
+def changed_since(version: Version, files: str) -> tuple[int, int]:
+    """Of how many releases after this one the code in files of this pattern (`/vllm/…`) is another than the one before,
+    and how many releases there are; (0, 0) of a release that was not read."""
+    at = _release(version)
+    if at is None:
+        return 0, 0
+    found: set[int] = set()
+    for path, told in _table().files.items():
+        if compiled(files).search(f"/{_ROOT}{path}"):
+            begins = (int(run.partition("-")[0]) for run in told.partition("|")[0].split(","))
+            found.update(first for first in begins if first > at)
+    return len(found), len(_table().releases) - at - 1
 
 
 def _history(source: _Source, name: str, content: int, here: _Body) -> FunctionHistory:

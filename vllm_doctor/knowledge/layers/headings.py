@@ -36,8 +36,9 @@ def part_of_title(title: str) -> Layer | None:
 
 
 def named_in(title: str) -> NamedPart | None:
-    """The part that a title names; None where it names none that is known."""
-    return next((row for row in _rows() if compiled(f"(?ai){row.words}").search(title)), None)
+    """The part that a title names; None where it names none that is known. A name of code is several words."""
+    words = f"{title}\n{title.replace('_', ' ')}"
+    return next((row for row in _rows() if compiled(f"(?ai){row.words}").search(words)), None)
 
 
 @cache
