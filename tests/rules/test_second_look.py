@@ -24,7 +24,7 @@ triton/runtime/jit.py", line 569, in run
 PARSER = """\
 ERROR 07-03 11:30:24 [mistral_tool_parser.py:365]   File "/usr/lib/python3.12/json/decoder.py", line 356, in raw_decode
 ERROR 07-03 11:30:24 [mistral_tool_parser.py:365]     raise JSONDecodeError("Expecting value", s, err.value) from None
-ERROR 07-03 11:30:24 [mistral_tool_parser.py:365] json.decoder.JSONDecodeError: Expecting value: line 1 column 1 (char 0)
+ERROR 07-03 11:30:24 [mistral_tool_parser.py:365] json.decoder.JSONDecodeError: Expecting value: line 1 column 1
 """
 DRAWN = """\
     |   File "/opt/v/lib/python3.12/site-packages/starlette/middleware/base.py", line 175, in __call__
@@ -54,7 +54,7 @@ def test_a_title_names_the_switch_that_the_message_does_not() -> None:
 
 
 def test_a_title_that_names_a_backend_is_offered_another() -> None:
-    text = "# [Bug]: cannot run a model on a card with the FlashInfer backend\n\nRuntimeError: Expect (1 <= rooms <= 4)\n"
+    text = "# [Bug]: cannot run a model with the FlashInfer backend\n\nRuntimeError: Expect (1 <= rooms <= 4)\n"
     assert ("attention-backend", "TRITON_ATTN") in _told(text)[1]
 
 
@@ -131,3 +131,19 @@ def test_a_title_tells_the_release_alone_that_it_fails_with() -> None:
 
 def test_eager_mode_is_offered_on_a_cpu_where_compiling_failed() -> None:
     assert ("enforce-eager", True) in _told("# [Bug]: torch.compile fails for an MoE model on CPU\n\nno log\n")[1]
+
+
+def test_what_is_left_of_a_failing_part_is_how_often_it_changed_since() -> None:
+    found = judged_text("# [Bug]: RuntimeError in gptq_marlin_24_gemm\n\nvllm 0.5.4\n").findings[0]
+    assert found.title == "The quantized checkpoint, or a kernel for it failed"
+    assert found.changes[0].why == "55 of the 67 releases since 0.5.4 changed the code of this part: it may be fixed"
+
+
+def test_a_report_that_something_fails_is_never_ok() -> None:
+    served = (
+        "INFO 08-09 03:02:36 metrics.py:406] Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 40.0 "
+        "tokens/s, Running: 1 reqs, Swapped: 0 reqs, Pending: 0 reqs, GPU KV cache usage: 1.0%, CPU KV cache usage: "
+        "0.0%.\n"
+    ) * 3
+    assert judged_text(served).verdict.value == "ok"
+    assert judged_text(f"# [Bug]: high memory && OOM\n\n{served}").verdict.value == "unknown"

@@ -25,7 +25,9 @@ from vllm_doctor.rules.say import upgrade
 # The rules that name any failure by its part, its words or its end; the others know what cures theirs.
 _OF_ANY = frozenset({"VD527", "VD528", "VD599", "VD601"})
 # Parts whose failures another release of vLLM seldom mends: files, packages, the host and the client.
-_OF_OTHERS = frozenset({"requests", "engine", "system", "ray", "ranks", "hub", "weights", "libraries", "device", "cuda"})
+_OF_OTHERS = frozenset(
+    {"requests", "engine", "system", "ray", "ranks", "hub", "weights", "libraries", "device", "cuda"}
+)
 # Parts that are Transformers' code under vLLM's: at a start they read the model's files, and no request.
 _READ_BY_TRANSFORMERS = frozenset({"multimodal", "tokenizer", "model-config"})
 

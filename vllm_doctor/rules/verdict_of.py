@@ -138,8 +138,9 @@ def _unsure(run: AnalysedRun) -> str | None:
 def _titled(run: AnalysedRun) -> str | None:
     """Who reports that a thing fails knows more than a piece of its log shows."""
     title = failing_title(run.lines)
-    told = excerpt.said(title.words) if title is not None else ""
-    return f"the text is a report that something fails, and this piece of a log does not show it: {told}" if told else None
+    if title is None:
+        return None
+    return f"the text reports that something fails, which this piece of a log does not show: {excerpt.said(title.words)}"
 
 
 def _first_step(run: AnalysedRun) -> str | None:
