@@ -15,7 +15,7 @@ from vllm_doctor.log.report_title import report_title
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
-from vllm_doctor.rules.remedies.layer import cut_off_in, first_of_each, for_the_title, ways_out
+from vllm_doctor.rules.remedies.layer import answers_to_any, cut_off_in, first_of_each, for_the_title
 from vllm_doctor.rules.remedies.library import built_with
 from vllm_doctor.rules.remedies.other_release import newer_on_the_way
 from vllm_doctor.rules.remedies.own_model_code import own_model_code
@@ -63,7 +63,7 @@ def _of_the_title(case: Case) -> tuple[Change, ...]:
 
 def _of_the_part(case: Case, first: Finding) -> tuple[Change, ...]:
     part = next((one for one in layers() if one.id == first.layer), None)
-    return ways_out(case, part) if part is not None else ()
+    return answers_to_any(case, part) if part is not None else ()
 
 
 def _of_its_age(case: Case, first: Finding) -> tuple[Change, ...]:

@@ -16,7 +16,7 @@ from vllm_doctor.log.last_words import (
     torn_traceback,
 )
 from vllm_doctor.log.match import anchors, catalogue, says
-from vllm_doctor.log.report_title import failing_title
+from vllm_doctor.log.report_title import report_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.unanswered import unanswered
@@ -137,10 +137,10 @@ def _unsure(run: AnalysedRun) -> str | None:
 
 def _titled(run: AnalysedRun) -> str | None:
     """Who reports that a thing fails knows more than a piece of its log shows."""
-    title = failing_title(run.lines)
-    if title is None:
+    title = report_title(run.lines)
+    if title is None or not says(title.words, "title-that-fails", "title-of-memory"):
         return None
-    return f"the text reports that something fails, which this piece of a log does not show: {excerpt.said(title.words)}"
+    return f"the text reports that something fails, which this log does not show: {excerpt.said(title.words)}"
 
 
 def _first_step(run: AnalysedRun) -> str | None:

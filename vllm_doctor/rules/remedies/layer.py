@@ -211,13 +211,13 @@ def for_the_title(case: Case, part: Layer, title: str, calls: str) -> tuple[Chan
             *of_component,
             *changes_of(case, known, said),
             *changes_of(case, of_feature, words),
-            *ways_out(case, part),
+            *answers_to_any(case, part),
             _other_attention(case, calls) if part.id == _ATTENTION else None,
         )
     )
 
 
-def ways_out(case: Case, part: Layer) -> tuple[Change, ...]:
+def answers_to_any(case: Case, part: Layer) -> tuple[Change, ...]:
     """What goes round any failure of this part: its answers that ask for no words, for the compiler eager mode."""
     plain = changes_of(case, [one for one in part.answers if not one.said and not one.messages], "")
     eager = _eager(case) if part.id == _COMPILER else None

@@ -27,5 +27,5 @@ def own_model_code(case: Case) -> Change | None:
     if name is None or (case.version is not None and known.exists(name, case.version) is not False):
         return None
     return upgrade(
-        case, f"Transformers' code runs this model here; later releases of vLLM have code of their own for {name}"
+        case, f"Transformers' code runs this model here; in later releases vLLM's code runs {name}"
     )
