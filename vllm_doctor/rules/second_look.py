@@ -67,9 +67,14 @@ def _of_the_part(case: Case, first: Finding) -> tuple[Change, ...]:
 
 
 def _of_its_age(case: Case, first: Finding) -> tuple[Change, ...]:
-    """A newer release, where nothing else is known: in how many of those since then the part's code was changed."""
+    """A newer release, where not even the failing call is known: how many of those since then changed the part's code.
+    Of a call that is known it is asked whether that very function changed."""
     part = next((one for one in layers() if one.id == first.layer), None)
-    if part is None or not part.files or part.id in _OF_OTHERS or case.version is None or case.plugin is not None:
+    root = case.root
+    known = root is not None and not root.cut and bool(root.files)
+    if known or part is None or not part.files or part.id in _OF_OTHERS:
+        return ()
+    if case.version is None or case.plugin is not None:
         return ()
     changed, since = changed_since(case.version, part.files)
     why = f"{changed} of the {since} releases since {case.version_text} changed the code of this part: it may be fixed"

@@ -26,6 +26,4 @@ def own_model_code(case: Case) -> Change | None:
     name = next((one for one in known.names() if stem and one.startswith(stem + _FOR)), None)
     if name is None or (case.version is not None and known.exists(name, case.version) is not False):
         return None
-    return upgrade(
-        case, f"Transformers' code runs this model here; in later releases vLLM's code runs {name}"
-    )
+    return upgrade(case, f"Transformers' code runs this model here; in later releases vLLM's code runs {name}")
