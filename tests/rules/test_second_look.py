@@ -93,6 +93,22 @@ def test_a_head_size_is_given_to_a_backend_that_takes_any(where: str, change: tu
     assert change in _told(HEAD_SIZE.format(where=where))[1]
 
 
+def test_a_title_that_names_a_head_size_is_offered_a_backend_that_takes_it() -> None:
+    title = "# [Bug]: Cannot use FlashAttention-2 backend for head size 88\n\n"
+    v0 = "vllm==0.8.4\n(VllmWorkerProcess pid=33) INFO 04-17 20:54:26 [multiproc_worker_utils.py:225] Worker ready\n"
+    assert _told(title + v0)[1][:1] == [("VLLM_ATTENTION_BACKEND", "XFORMERS")]
+    assert _told(title)[1][:1] == [("attention-backend", "TRITON_ATTN")]
+
+
+def test_a_title_with_the_tag_of_a_bug_fails_whatever_its_words() -> None:
+    told = _told("# [Bug]: issue with the reasoning parser of a model\n\nno log\n")
+    assert told == ("The parser of reasoning failed, as the title of this report says", [("reasoning-parser", None)])
+
+
+def test_a_cache_of_prepared_images_is_left_out() -> None:
+    assert ("mm-processor-cache-gb", 0) in _told("# [Bug]: MM cache crashes the engine\n\nno log\n")[1]
+
+
 def test_a_model_that_transformers_runs_has_code_of_its_own_in_a_later_release() -> None:
     text = (
         "vLLM version: 0.10.1\nINFO 10-02 06:06:01 [transformers.py:400] Using Transformers backend.\n"

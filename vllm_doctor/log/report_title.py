@@ -11,10 +11,11 @@ _FIRST = 3
 
 
 class ReportTitle(NamedTuple):
-    """Where it stands in the run, and its words without the tracker's marks."""
+    """Where it stands in the run, and its words without the tracker's marks; `bug`: one of these calls it a bug."""
 
     at: int
     words: str
+    bug: bool = False
 
 
 def report_title(lines: Sequence[LogLine]) -> ReportTitle | None:
@@ -25,11 +26,12 @@ def report_title(lines: Sequence[LogLine]) -> ReportTitle | None:
         told = read("heading-of-report", line.text)
         if told is None or says(told["what"], "heading-of-a-form"):
             return None
-        return ReportTitle(index, told["what"].strip())
+        words = told["what"].strip()
+        return ReportTitle(index, words, not words.endswith("?") and says(line.text, "tag-of-a-bug"))
     return None
 
 
 def failing_title(lines: Sequence[LogLine]) -> ReportTitle | None:
     """The same, where it says that something fails."""
     title = report_title(lines)
-    return title if title is not None and says(title.words, "title-that-fails") else None
+    return title if title is not None and (title.bug or says(title.words, "title-that-fails")) else None

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from vllm_doctor.knowledge.functions import changed_since
 from vllm_doctor.knowledge.layers import layers
 from vllm_doctor.knowledge.layers.headings import named_in, part_of_title
+from vllm_doctor.log.match import says
 from vllm_doctor.log.report_title import report_title
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.verdict import Confidence
@@ -71,7 +72,8 @@ def _of_its_age(case: Case, first: Finding) -> tuple[Change, ...]:
     Of a call that is known it is asked whether that very function changed."""
     part = next((one for one in layers() if one.id == first.layer), None)
     root = case.root
-    known = root is not None and not root.cut and bool(root.files)
+    refused = root is not None and root.crash is not None and says(root.crash.root.message, "refusal")
+    known = refused or (root is not None and not root.cut and bool(root.files))
     if known or part is None or not part.files or part.id in _OF_OTHERS:
         return ()
     if case.version is None or case.plugin is not None:

@@ -138,7 +138,7 @@ def _unsure(run: AnalysedRun) -> str | None:
 def _titled(run: AnalysedRun) -> str | None:
     """Who reports that a thing fails knows more than a piece of its log shows."""
     title = report_title(run.lines)
-    if title is None or not says(title.words, "title-that-fails", "title-of-memory"):
+    if title is None or not (title.bug or says(title.words, "title-that-fails", "title-of-memory")):
         return None
     return f"the text reports that something fails, which this log does not show: {excerpt.said(title.words)}"
 

@@ -25,7 +25,7 @@ from vllm_doctor.rules.remedies.engine_needed import engine_needed
 from vllm_doctor.rules.remedies.in_time import in_time
 from vllm_doctor.rules.remedies.kernel_kind import called, crash_beside, kernel_kind, operators
 from vllm_doctor.rules.remedies.library_place import changes_of_library_place, library_place, packages_and_variables
-from vllm_doctor.rules.remedies.other_kernel import other_kernel
+from vllm_doctor.rules.remedies.other_kernel import for_any_head, other_kernel
 from vllm_doctor.rules.remedies.other_release import newer
 from vllm_doctor.rules.remedies.runs_behind import without_its_feature
 from vllm_doctor.rules.remedies.said_to_help import said_to_help, without_the_named
@@ -212,7 +212,7 @@ def for_the_title(case: Case, part: Layer, title: str, calls: str) -> tuple[Chan
             *changes_of(case, known, said),
             *changes_of(case, of_feature, words),
             *answers_to_any(case, part),
-            _other_attention(case, calls) if part.id == _ATTENTION else None,
+            _other_attention(case, calls, title) if part.id == _ATTENTION else None,
         )
     )
 
@@ -224,9 +224,11 @@ def answers_to_any(case: Case, part: Layer) -> tuple[Change, ...]:
     return (*plain, eager) if eager is not None else plain
 
 
-def _other_attention(case: Case, calls: str) -> Change | None:
+def _other_attention(case: Case, calls: str, title: str) -> Change | None:
     """Another backend than the one that a title names."""
     named = Fault(0, 0, Crash((Link("", "", (Frame(calls, 0, ""),)),), None, None, 0, 0, None), (), StartupPhase.READY)
+    if says(title, "head-size-refused"):
+        return for_any_head(case, named)
     return other_attention(case, named, "the title names this backend's attention as what fails") if calls else None
 
 

@@ -230,14 +230,19 @@ def _other_than_flashinfers(case: Case) -> Change | None:
 
 
 def _attention(case: Case, fault: Fault) -> tuple[Change | None, ...]:
-    if not says(text(case, fault), "head-size-refused"):
-        return (other_attention(case, fault, "the failing call is in the attention kernel"),)
+    if says(text(case, fault), "head-size-refused"):
+        return (for_any_head(case, fault),)
+    return (other_attention(case, fault, "the failing call is in the attention kernel"),)
+
+
+def for_any_head(case: Case, fault: Fault) -> Change | None:
+    """A backend that takes heads of any size: Triton's from 32 on since 0.11.0 (v1/attention/backends/triton_attn.py),
+    FlexAttention always, and V0's XFormers more than FlashAttention was built for."""
     if case.run is not None and case.run.engine == "V0":
         why = "XFormers takes head sizes that FlashAttention was not built for"
-        return (environment("VLLM_ATTENTION_BACKEND", Direction.CHANGE, why, to="XFORMERS"),)
-    # Triton's takes any from 32 on since 0.11.0 (v1/attention/backends/triton_attn.py), FlexAttention always did
+        return environment("VLLM_ATTENTION_BACKEND", Direction.CHANGE, why, to="XFORMERS")
     first = ("TRITON_ATTN", "FLEX_ATTENTION") if case.release >= _ANY_HEAD else ("FLEX_ATTENTION",)
-    return (other_attention(case, fault, "this backend takes any head size", first=first),)
+    return other_attention(case, fault, "this backend takes any head size", first=first)
 
 
 _REMEDIES = {
