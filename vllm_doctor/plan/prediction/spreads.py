@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from math import sqrt
+from collections.abc import Iterable, Iterator
+from math import hypot, sqrt
 
 import msgspec
 
@@ -140,53 +140,10 @@ def spreads_of(  # noqa: PLR0917
     """How far below and above the predicted pool each term may bring the real one."""
     act = stage.activation
     found: list[Spread] = []
-    more: list[float] = []  # the activations may be larger: the pool smaller
-    less: list[float] = []
-    smaller = 0.0  # of these, by smaller images
     if known.weights_gib is None:
-        share = _of_weights(a, fmt)
-        found.append(Spread("weights", share * weights + 0.02, share * weights + 0.02))
+        found += _of_loading(a, s, fmt, weights, stage)
     if known.activation_gib is None:
-        peak = act.peak / GIB
-        encoder = sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
-        # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
-        recent = RECENT + RECENT_SHARE * peak if s.version >= Version((0, 20)) else 0.0
-        if recent:
-            recent += _beside_drafts(s)
-        step = (
-            0.03
-            + 0.02 * peak
-            + recent
-            + (0.1 * _of_experts(act) if a.moe is not None else 0.0)
-            + (0.15 * peak if s.speculative not in _LIKE_ITSELF else 0.0)
-        )
-        if s.loras:
-            step += ADAPTERS
-        # Logs of eleven starts, from 0.10.1 on: the encoder's own peak is within a tenth. So is InternVL's in V0 (one).
-        sure = s.engine == "V1" or (a.vision is not None and a.vision.tiles > 0)
-        more.append(step + (0.1 if sure else 0.5) * encoder)
-        less.append(step + ((0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0))
-        if (
-            a.vision is not None
-            and a.vision.kind.startswith("qwen2")
-            and s.image_pixels is None
-            and a.vision.pixels is None
-            and act.winner == "vision encoder"
-        ):
-            # The checkpoint's preprocessor_config.json may allow smaller images than vLLM's largest, and no launch
-            # shows it: a Qwen2-VL-7B that was tuned for screenshots logs 1.16 GiB where the largest image takes 3.77.
-            # With Qwen3's towers and later ones no start of fourteen does.
-            rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0) / GIB
-            smaller = max(0.0, peak - rest)
-            less.append(smaller)
-        if s.engine == "V0" and act.winner == "logits and sampler" and (s.chunked or s.parallel.tp > 1):
-            # One card's worker is the driver's, which samples: so do all seven logs of whole prompts, 0.6.4 to 0.8.5.
-            forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0) / GIB
-            less.append(peak - forward)
-        if s.engine == "V0" and s.does.counts_used_memory:
-            more.append(0.3 * peak)  # blocks that torch kept after the pass counted as used
-    below, above = (sqrt(sum(x * x for x in side)) for side in (more, less))
-    found.append(Spread("activation", below, above, _ITEMS if smaller > 0.5 * above else None))
+        found += (_of_activation(a, s, act), *_of_either_way(s, stage))
     if known.non_torch_gib is None:
         found.append(Spread(OUTSIDE, outside.above, outside.below, _ON_HOST if gpu is not None else None))
     if gpu is not None and gpu.up_to_gib is not None and total_gib == gpu.total_gib:
@@ -195,26 +152,81 @@ def spreads_of(  # noqa: PLR0917
         found.append(Spread("memory of the card", 0.0, kept, told))
     if charged is not None and known.graphs_gib is None:
         found.append(Spread("CUDA graphs", charged.above, charged.below, charged.fact))
-    strange = 0.0 if a.known else _strange(a, weights, act.peak / GIB)
-    heavier = stage.heavier / GIB if known.weights_gib is None else 0.0
-    differs = (act.otherwise - act.peak) / GIB if known.activation_gib is None else 0.0
-    compiled = (act.peak - act.compiled) / GIB if known.activation_gib is None else 0.0
-    every = s.timed is Timed.EVERY and known.activation_gib is None
-    untold = s.speculative == "eagle3" and known.weights_gib is None
-    words = max(0, a.vocab - EAGLE3_VOCAB) if untold and s.draft is None else 0
-    # Of the model's shape, a head may be the model's.
-    alike = untold and s.draft is not None and s.draft.draft_words == a.vocab and keeps_head(a, s.draft, s)
-    table = a.hidden * s.element / s.parallel.tp / GIB
-    whole = [
-        Spread("drafter", words * table, a.vocab * table if alike and s.engine == "V1" else 0.0),
-        Spread("model type", strange, strange),
-        Spread("layout of the weights", heavier, 0.0),
-        Spread("shared experts", stage.replicated / GIB if known.weights_gib is None else 0.0, 0.0),
-        Spread("balancing of experts", 0.0, stage.lighter / GIB if known.activation_gib is None else 0.0),
-        Spread("sampler", max(differs, 0.0), max(-differs, 0.0)),
-        _of_compiling(stage, compiled, every=every),
-    ]
-    return [x for x in (*found, *whole) if x.below or x.above]
+    if not a.known:
+        strange = _strange(a, weights, act.peak / GIB)
+        found.append(Spread("model type", strange, strange))
+    return [x for x in found if x.below or x.above]
+
+
+def _of_loading(a: Architecture, s: Settings, fmt: Scheme, weights: float, stage: Stage) -> Iterator[Spread]:
+    """Of what is loaded, `weights` in GiB."""
+    apart = _of_weights(a, fmt) * weights + 0.02
+    yield Spread("weights", apart, apart)
+    yield Spread("layout of the weights", stage.heavier / GIB, 0.0)
+    yield Spread("shared experts", stage.replicated / GIB, 0.0)
+    if s.speculative == "eagle3":
+        words = max(0, a.vocab - EAGLE3_VOCAB) if s.draft is None else 0
+        # Of the model's shape, a head may be the model's.
+        alike = s.draft is not None and s.draft.draft_words == a.vocab and keeps_head(a, s.draft, s)
+        table = a.hidden * s.element / s.parallel.tp / GIB
+        yield Spread("drafter", words * table, a.vocab * table if alike and s.engine == "V1" else 0.0)
+
+
+def _of_either_way(s: Settings, stage: Stage) -> Iterator[Spread]:
+    """Of the pass, what a start does or does not."""
+    act = stage.activation
+    differs = (act.otherwise - act.peak) / GIB
+    yield Spread("balancing of experts", 0.0, stage.lighter / GIB)
+    yield Spread("sampler", max(differs, 0.0), max(-differs, 0.0))
+    yield _of_compiling(stage, (act.peak - act.compiled) / GIB, every=s.timed is Timed.EVERY)
+
+
+def _of_activation(a: Architecture, s: Settings, act: Activation) -> Spread:
+    """How far the peak of the pass may be off; deviations to one side are taken as independent."""
+    peak, encoder = act.peak / GIB, sum(t.bytes for t in act.terms if t.name == "vision encoder") / GIB
+    # Logs of eleven starts, from 0.10.1 on: the encoder's own peak is within a tenth. So is InternVL's in V0 (one).
+    sure = s.engine == "V1" or (a.vision is not None and a.vision.tiles > 0)
+    step = _of_a_step(a, s, act)
+    # Blocks that torch kept after the pass counted as used.
+    kept = 0.3 * peak if s.engine == "V0" and s.does.counts_used_memory else 0.0
+    smaller = _smaller_images(a, s, act)
+    below = hypot(step + (0.1 if sure else 0.5) * encoder, kept)
+    wide = (0.1 if sure else 0.3) * peak if encoder > 0.8 * peak else 0.0
+    above = hypot(step + wide, smaller, _without_sampling(s, act))
+    return Spread("activation", below, above, _ITEMS if smaller > 0.5 * above else None)
+
+
+def _of_a_step(a: Architecture, s: Settings, act: Activation) -> float:
+    """GiB by which the language model's own pass may be off."""
+    peak = act.peak / GIB
+    # From 0.20 on the runner, the sampler and the graph estimate change from release to release, drafts most.
+    recent = RECENT + RECENT_SHARE * peak + _beside_drafts(s) if s.version >= Version((0, 20)) else 0.0
+    experts = 0.1 * _of_experts(act) if a.moe is not None else 0.0
+    drafts = 0.15 * peak if s.speculative not in _LIKE_ITSELF else 0.0
+    return 0.03 + 0.02 * peak + recent + experts + drafts + (ADAPTERS if s.loras else 0.0)
+
+
+def _smaller_images(a: Architecture, s: Settings, act: Activation) -> float:
+    """GiB by which the pass of the largest image may be smaller than vLLM's largest makes it.
+
+    The checkpoint's preprocessor_config.json may allow smaller images, and no launch shows it: a Qwen2-VL-7B that was
+    tuned for screenshots logs 1.16 GiB where the largest image takes 3.77. With Qwen3's towers and later ones no start
+    of fourteen does.
+    """
+    told = s.image_pixels is not None or (a.vision is not None and a.vision.pixels is not None)
+    if a.vision is None or not a.vision.kind.startswith("qwen2") or told or act.winner != "vision encoder":
+        return 0.0
+    rest = max((t.bytes for t in act.terms if t.name != "vision encoder"), default=0.0)
+    return max(0.0, act.peak - rest) / GIB
+
+
+def _without_sampling(s: Settings, act: Activation) -> float:
+    """GiB by which the peak is smaller on a V0 worker that does not sample. One card's worker is the driver's, which
+    does: so do all seven logs of whole prompts, 0.6.4 to 0.8.5."""
+    if s.engine != "V0" or act.winner != "logits and sampler" or not (s.chunked or s.parallel.tp > 1):
+        return 0.0
+    forward = max((t.bytes for t in act.terms if t.name.startswith("forward")), default=0.0)
+    return (act.peak - forward) / GIB
 
 
 def _strange(a: Architecture, weights: float, peak: float) -> float:
