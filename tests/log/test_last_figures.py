@@ -78,3 +78,30 @@ def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) ->
 )
 def test_what_may_be_a_long_prompt_or_a_short_queue_stays_ok(end: str) -> None:
     assert diagnosed(HEALTHY + ANSWER + WORKS + WORKS + end).verdict is Verdict.OK
+
+
+def test_requests_that_are_taken_and_never_counted_are_not_ok() -> None:
+    """A side that decodes waits for the blocks of the other one: no line of statistics counts such requests."""
+    empty = stats(0, used=11.0)
+    taken = "".join(TAKEN.format(minute, minute) + empty for minute in (1, 2, 3))
+    told = diagnosed(HEALTHY + ANSWER + WORKS + WORKS + taken)
+    assert "3 requests were taken, and 3 lines of statistics count none that runs" in told.path[-1].because
+    assert diagnosed(HEALTHY + ANSWER + WORKS + WORKS + taken + ANSWER + WORKS).verdict is Verdict.OK
+    assert diagnosed(HEALTHY + ANSWER + WORKS + WORKS + empty + TAKEN.format(1, 1)).verdict is Verdict.OK
+
+
+def test_a_queue_at_one_engine_of_several_that_runs_none_is_not_ok() -> None:
+    queue = "".join(WORKS + stats(0, 9 + n, used=0.0).replace("Engine 000", "Engine 003") for n in range(3))
+    told = diagnosed(HEALTHY + ANSWER + WORKS + queue)
+    assert "of engine 003 count 11 requests that wait, not one token" in told.path[-1].because
+
+
+@pytest.mark.parametrize(("each", "verdict"), [(2101.33, Verdict.UNKNOWN), (14.02, Verdict.OK)])
+def test_whoever_measures_a_second_a_token_measures_a_slow_server(each: float, verdict: Verdict) -> None:
+    measured = (
+        "============ Serving Benchmark Result ============\n"
+        "Successful requests:                     20\n"
+        "Failed requests:                         0\n"
+        f"Mean TPOT (ms):                          {each}\n"
+    )
+    assert diagnosed(HEALTHY + ANSWER + WORKS + WORKS + measured).verdict is verdict

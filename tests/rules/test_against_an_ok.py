@@ -72,7 +72,8 @@ def test_ranks_that_wait_below_a_ready_engine_show_no_end_in_order() -> None:
 def test_half_of_the_requests_fail_to_the_end() -> None:
     failed = ANSWER.replace("200 OK", "500 Internal Server Error")
     assert "5 of the last 10 requests were answered with 500" in because(HEALTHY + 5 * (ANSWER + failed))
-    assert diagnosed(HEALTHY + 5 * (ANSWER + failed) + ANSWER).verdict is Verdict.OK
+    assert "5 of the last 10" in because(HEALTHY + 5 * (ANSWER + failed) + ANSWER)  # one more answer settles nothing
+    assert diagnosed(HEALTHY + 5 * (ANSWER + failed) + 2 * ANSWER).verdict is Verdict.OK
     assert diagnosed(HEALTHY + 9 * ANSWER + failed).verdict is Verdict.OK
 
 
@@ -81,3 +82,38 @@ def test_a_container_of_the_same_pod_asks_by_its_own_host() -> None:
     told = "[pod/{}/adapter] ERROR engine http://localhost:8000 is not reachable\n"
     assert "not reachable" in because(log + told.format("vllm-0"))
     assert diagnosed(log + told.format("proxy-5d7c9b8f4-x2x7q")).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "(Worker_TP1 pid=3) [ERROR] 2026-05-21-10:25:01 (PID:3, Device:1, RankID:1) DIST call hccl api failed.\n",
+        "(EngineCore pid=2) [2026-05-21 10:25:00.112] [critical] [driver.cc:81] cuCtxSynchronize returned 719\n",
+        "[rank1]:[E ProcessGroupNCCL.cpp:1316] [PG 2 Rank 1] Heartbeat monitor timed out! Process will end.\n",
+    ],
+)
+def test_a_runtime_below_python_tells_of_the_engine_though_no_logger_of_vllm_s_has_a_level_for_it(said: str) -> None:
+    health = '(APIServer pid=1) INFO:     10.0.0.1:3 - "GET /health HTTP/1.1" 200 OK\n'
+    assert diagnosed(HEALTHY + ANSWER + said + 2 * health).verdict is not Verdict.OK
+    assert diagnosed(HEALTHY + said + ANSWER).verdict is Verdict.OK
+
+
+def test_requests_that_are_aborted_one_after_the_other_were_not_answered() -> None:
+    aborted = "(APIServer pid=1) INFO 05-21 10:2{}:{} [async_llm.py:345] Aborted request chatcmpl-{}.\n"
+    one_by_one = "".join(aborted.format(n, "01", n) for n in range(3))
+    at_once = "".join(aborted.format(2, "01", n) for n in range(9))
+    assert "3 requests were aborted and none was answered" in because(HEALTHY + ANSWER + one_by_one)
+    assert diagnosed(HEALTHY + ANSWER + at_once).verdict is Verdict.OK  # a client was stopped
+    assert diagnosed(HEALTHY + ANSWER + one_by_one + ANSWER).verdict is Verdict.OK
+
+
+@pytest.mark.parametrize(("minutes", "verdict"), [("08", Verdict.OK), ("31", Verdict.UNKNOWN)])
+def test_a_start_that_its_user_gives_up_after_minutes_of_silence_may_have_stood_still(
+    minutes: str, verdict: Verdict
+) -> None:
+    log = (
+        "(APIServer pid=1) INFO 05-21 10:05:00 [api_server.py:1043] vLLM API server version 0.11.0\n"
+        "(EngineCore pid=2) INFO 05-21 10:05:09 [pynccl.py:69] vLLM is using nccl==2.27.3\n"
+        f"^C\n(APIServer pid=1) INFO 05-21 10:{minutes}:00 [launcher.py:110] Shutting down FastAPI HTTP server.\n"
+    )
+    assert diagnosed(log).verdict is verdict

@@ -29,7 +29,7 @@ UNSURE = {
     "srun: error: gpu7: task 0: Terminated",
 }
 # How a stop is carried out: behind one it is in order, and without one it is the end.
-CARRIED_OUT = [line for line in ENDS if match.says(line, "stop-carried-out")]
+CARRIED_OUT = [line for line in ENDS if match.says(line, "stop-carried-out", "pod-taken-down")]
 # What runtimes, wrappers, supervisors and schedulers were seen to write last, none of which has a row of its own.
 OTHERS = Path(__file__).with_name("logs").joinpath("last-words.txt").read_text(encoding="utf-8").splitlines()
 

@@ -24,7 +24,7 @@ class Saw(StrEnum):
 
 
 # Those that say how many requests came through.
-MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk"})
+MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk", "locust", "k6", "hey"})
 # Whose mark names a path of the API, so that the log need not name vLLM.
 ASKS = frozenset({"requests", "TRL's trainer"})
 # What only a client writes; a name to call it by.
@@ -33,6 +33,9 @@ _MARKS = {
     "client-vllm-bench-failed": "vllm bench serve",
     "client-evalscope": "evalscope",
     "client-wrk": "wrk",
+    "client-locust": "locust",
+    "client-k6": "k6",
+    "client-hey": "hey",
     "client-openai": "the openai package",
     "client-openai-call": "the openai package",
     "client-aiohttp": "aiohttp",
@@ -126,6 +129,12 @@ def _counts(text: str) -> _Line:
     if (told := read("client-counts", text)) is not None:
         count = int(told["count"])
         return _Line(failed=count) if told["what"] == "Failed" else _Line(succeeded=count)
+    if (told := read("client-counts-both", text)) is not None:
+        failed = int(told.get("failed") or told.get("fails") or 0)
+        return _Line(succeeded=max(int(told.get("all") or told.get("reqs") or 0) - failed, 0), failed=failed)
+    if (told := read("client-counts-by-status", text)) is not None:
+        count = int(told["count"])
+        return _Line(succeeded=count) if told["status"].startswith("2") else _Line(failed=count)
     if says(text, "client-answered"):
         return _Line(succeeded=1)
     if (wrk := read("client-wrk-errors", text)) is not None:

@@ -19,10 +19,16 @@ _DRAFTS, _IN_VAIN = 3, 2.0
 # Lines of one engine in which the same requests stand still, though lines of others stand between them, and the seconds
 # within which the next one comes: V0 prints one of an idle time when a request comes.
 _AMONG, _AGAIN, _NEXT, _BETWEEN = 10, 3, 20, 2
+# One request may wait for the next step, or for its grammar; as many do not beside an engine that runs none.
+_QUEUE = 3
+# So many requests, and lines of statistics that count none of them.
+_TAKEN = 3
 # Seconds: statistics come every ten while requests run.
 _SILENT = 60
 # Lines in a row, and how much less each request gets at their end; the pool (percent) does not grow meanwhile.
 _FALLS, _LESS, _SAME_POOL = 6, 4.0, 1.0
+# Milliseconds for a token of one request, however many run beside it.
+_A_TOKEN = 1000.0
 # Lines of which one tells that answers are wrong.
 _WRONG = 3
 
@@ -31,8 +37,8 @@ def against_an_ok(run: AnalysedRun) -> str | None:
     """What the figures show; None where nothing of the kind."""
     if run.stopped is not None:
         return None
-    stand = (_standing_still, _among_others, _no_more_figures)
-    poor = (_waiting_in_vain, _less_and_less, _wrong, _drafted_in_vain)
+    stand = (_standing_still, _among_others, _no_more_figures, _taken_in_vain)
+    poor = (_waiting_in_vain, _less_and_less, _wrong, _drafted_in_vain, _slow_to_its_client)
     return next((told for ask in (*stand, *poor) if (told := ask(run)) is not None), None)
 
 
@@ -63,7 +69,8 @@ def _among_others(run: AnalysedRun) -> str | None:
             lanes.setdefault((line.stream, line.pid, told.engine), []).append((line.at, told))
     for (_, _, engine), told_of in lanes.items():
         last = told_of[-_AMONG:]
-        still = [(at, (s.running, s.kv)) for at, s in last if s.running and not (s.prompt or s.generation)]
+        idle = [(at, s) for at, s in last if not (s.prompt or s.generation)]
+        still = [(at, (s.running, s.kv)) for at, s in idle if s.running or s.waiting >= _QUEUE]
         (state, times), *_ = Counter(one for _, one in still).most_common(1) or [((0, None), 0)]
         clocks = [at for at, one in still if one == state]
         gaps = [seconds_between(before, after) for before, after in pairwise(clocks)]
@@ -75,8 +82,9 @@ def _among_others(run: AnalysedRun) -> str | None:
         between = where[-1] - where[0] + 1 - len(where)
         if len(lanes) > 1 or (at_once and between >= _BETWEEN):
             of = f" of engine {engine}" if len(lanes) > 1 else ""
+            counted = f"{state[0]} running requests" if state[0] else f"{last[-1][1].waiting} requests that wait"
             return (
-                f"{times} lines of statistics{of} count {state[0]} running requests, not one token and no change, "
+                f"{times} lines of statistics{of} count {counted}, not one token and no change, "
                 "while lines between them show work: one engine of several hangs, or two servers write into this text"
             )
     return None
@@ -107,6 +115,25 @@ def _no_more_figures(run: AnalysedRun) -> str | None:
         f"line {first.number}: {what}, and for {passed:.0f} s the log shows neither statistics, "
         "which come every ten seconds while the engine computes, nor an answer: the engine may hang; send one short "
         "request"
+    )
+
+
+def _taken_in_vain(run: AnalysedRun) -> str | None:
+    """Requests are taken, and statistics go on to count none of them: neither running nor waiting, nor a token. One
+    that was too wrong to be scheduled is answered at once."""
+    ok = run.last("request-ok")
+    since = ok.index if ok is not None else run.worked
+    taken = [i for i in range(since + 1, len(run.lines)) if says(run.lines[i].text, "request-taken")]
+    by = Counter(run.lines[i].module for i in taken)
+    if not by or max(by.values()) < _TAKEN or any(h.index > taken[0] for h in run.all("request-refused")):
+        return None
+    read_of = (parse_stats(run.lines[hit.index].text) for hit in run.all("stats") if hit.index > taken[0])
+    told = [stats for stats in read_of if stats is not None]
+    if len(told) < _TAKEN or any(s.running or s.prompt or s.generation for s in told):
+        return None
+    return (
+        f"from line {run.lines[taken[0]].number} on, {max(by.values())} requests were taken, and {len(told)} lines of "
+        "statistics count none that runs and not one token: they wait for another server, or the engine hangs"
     )
 
 
@@ -147,6 +174,18 @@ def _waiting_in_vain(run: AnalysedRun) -> str | None:
         f"{last[-1].waiting} requests wait beside {last[-1].running} that run, though the KV cache is nearly empty and "
         "no prompt is read: max_num_seqs or, for adapters, max_loras lets no more run at once, or the scheduler holds "
         "them back"
+    )
+
+
+def _slow_to_its_client(run: AnalysedRun) -> str | None:
+    """Somebody measured it from the same terminal, and each token after the first took a second and more."""
+    each = (read("client-token-time", line.text) for line in reversed(run.lines))
+    told = next((one for one in each if one is not None), None)
+    if told is None or float(told["ms"]) < _A_TOKEN:
+        return None
+    return (
+        f"who measured it counts {float(told['ms']):.0f} ms for each token of a request: with few requests at once "
+        "that is slow on any card; with many, max_num_seqs lets too many run"
     )
 
 

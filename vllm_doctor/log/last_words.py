@@ -142,7 +142,7 @@ def _said(run: AnalysedRun) -> Iterator[LogLine]:
             yield line
         if not beside and index in cut:
             yield line
-        if beside or index in told or index in known or index in cut or _own(line):
+        if beside or run.of_another_container(line) or index in told or index in known or index in cut or _own(line):
             continue
         if index > end and says(line.text, *_asked_for(run)):
             continue
@@ -182,7 +182,9 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     lines = run.lines
     known = {hit.index for hit in run.hits}
     own = next((i for i in reversed(range(len(lines))) if _own(lines[i])), -1)
+    given = (i for i in reversed(range(own + 1, len(lines))) if says(lines[i].text, "answer-of-a-model"))
     last = max(own, run.worked, *(h.index for h in run.hits if h.id in stops() or _means_no_end(h.id)), -1)
+    last = max(last, next(given, -1))
     stream = _stream(run, own)
     if (cut := _cut_error(run, known)) is not None:
         return cut
@@ -193,12 +195,13 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     spoke = _spoke_meanwhile(run, last)
     before = lines[: last + 1] if last + 1 < len(lines) else ()
     usual = Counter(_form(line.text) for line in before)
+    outlived = _outlived(run) if before else frozenset()
     rules = {rule for line in before if (rule := _rule(line.text))}
     asked_by = client(line.text for line in lines[last + 1 :])
     if asked_by is not None and asked_by.name in MEASURES:  # somebody measured it from the same terminal
         at = asked_by.counted if asked_by.counted is not None else asked_by.mark
         return lines[last + 1 + at] if asked_by.failed else None
-    for index in range(last + 1, len(lines)):
+    for index in _unasked(run, last):
         line = lines[index]
         beside = stream is not None and line.stream not in {None, stream}
         beside = beside or _speaker(line) in spoke
@@ -206,14 +209,38 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
         if not line.text.strip() or beside or told or index in known or line.level is not None:
             continue
         signs = not any(letter.isalnum() for letter in line.text) and not says(line.text, "answer-of-token-zero")
-        if usual[_form(line.text)] >= _USUAL or signs:
+        if usual[_form(line.text)] >= _USUAL or _form(line.text) in outlived or signs:
             continue  # it stood there while the server worked, or closes a document
+        if says("".join(one.text for one in lines[index + 1 : index + 2]), "row-of-a-table"):
+            continue  # the heading of a table
         if (rule := _rule(line.text)) is not None and any(rule[0] == s and abs(rule[1] - w) < 3 for s, w in rules):
             continue  # whose headings stand above the server's lines frames them: a harness
         whole = line.excerpt or line.text  # with the head that a logger of another form wrote, where its level stands
         if not says(line.text, *_HARMLESS, *asked) and not says(whole, *_HARMLESS, *asked):
             return line
     return None
+
+
+def _unasked(run: AnalysedRun, last: int) -> Iterator[int]:
+    """The lines below it, without what a host or the front end answers to a person's questions, up to the word of a
+    harness that had stopped the server and says that all went well. What tells of an end there is a complaint."""
+    over = run.first("app-stopped", "uvicorn-finished") is not None
+    asks = False
+    for index in range(last + 1, len(run.lines)):
+        text = run.lines[index].text
+        if over and says(text, "result-of-tests"):
+            return
+        if says(text, "command-typed", "shell-prompt"):
+            asks = says(text, "asks-the-host")
+        elif asks and not says(text, "curl-failed"):
+            continue
+        yield index
+
+
+def _outlived(run: AnalysedRun) -> frozenset[str]:
+    """The forms of lines that stood between two works of the engine once it was up, so that they tell of no end."""
+    up = next((i for i, stage in run.miles if stage in {StartupPhase.READY, StartupPhase.SERVING}), run.worked)
+    return frozenset(_form(line.text) for line in run.lines[up : max(run.worked, up)] if line.level is None)
 
 
 def _means_no_end(message: str) -> bool:
@@ -242,13 +269,22 @@ def _spoke_meanwhile(run: AnalysedRun, last: int) -> frozenset[str]:
     """The marks of other programs that spoke while the engine served, as a load generator does: they go on after it.
     Who starts and ends a server speaks before and after."""
     up = next((i for i, stage in run.miles if stage in {StartupPhase.READY, StartupPhase.SERVING}), last)
-    return frozenset(name for line in run.lines[up:last] if (name := _speaker(line)))
+    named = (name for line in run.lines[:last] if (name := _actor(line)))
+    return frozenset((*(name for line in run.lines[up:last] if (name := _speaker(line))), *named))
 
 
 def _speaker(line: LogLine) -> str:
     """The mark that a program of another logger puts before each of its lines; empty where there is none."""
     told = read("speaker", line.text) if line.level is None and line.process is None else None
-    return told["name"] if told is not None else ""
+    return told["name"] if told is not None else _actor(line)
+
+
+def _actor(line: LogLine) -> str:
+    """The name of a process of Ray's that is none of vLLM's, with its number: the program within which the engine was
+    made speaks above the engine's lines and below them."""
+    if line.process is None or line.pid is None or line.module is not None or says(line.process, "process-of-vllm"):
+        return ""
+    return f"{line.process} {line.pid}"
 
 
 def said_again(run: AnalysedRun) -> tuple[LogLine, int] | None:
@@ -330,8 +366,8 @@ def _asked_for(run: AnalysedRun) -> tuple[str, ...]:
     """How a stop is carried out. Whoever told the server to stop kills what does not; one that has stopped is gone
     without it."""
     if run.first("app-stopped", "uvicorn-finished") is not None:
-        return ("stop-carried-out", "shell-left")
-    return ("stop-carried-out", "kill-in-any-words") if run.stopped is not None else ()
+        return ("stop-carried-out", "pod-taken-down", "shell-left")
+    return ("stop-carried-out", "pod-taken-down", "kill-in-any-words") if run.stopped is not None else ()
 
 
 def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
@@ -346,13 +382,19 @@ def _heading(run: AnalysedRun, crash: Crash) -> Iterator[int]:
 def _own(line: LogLine) -> bool:
     """Did vLLM or uvicorn write it with their own logger, or one of vLLM's processes, and not as an error?"""
     if line.level is None:
-        return says(line.process or "", "process-of-vllm") and not says(line.text, *_PYTHONS_LAST)
+        return says(line.process or "", "process-of-vllm") and not says(line.text, *_PYTHONS_LAST) and not _native(line)
     # What the front end calls an error is mostly a request's, and was judged; uvicorn's form is anybody's, too: the
     # kernel's, and its own for a child that it lost.
     if line.module == "uvicorn":
         quiet = line.level not in _SERIOUS
         return quiet and (says(line.text, "access-line") or not says(line.text, *_ENDS))
     return line.level not in _SERIOUS or not _of_the_engine(line)
+
+
+def _native(line: LogLine) -> bool:
+    """Does a runtime below Python tell of a failure in one of the engine's processes? vLLM signs all that these write
+    (utils/system_utils.py, decorate_logs), and knows no level of it."""
+    return _signed_by_the_engine(line) and says(line.text, "native-error")
 
 
 def _of_the_engine(line: LogLine) -> bool:
@@ -365,6 +407,12 @@ def _signed_by_the_engine(line: LogLine) -> bool:
     return says(line.process or "", *_ENGINE)
 
 
+def _ends_an_aside(run: AnalysedRun, index: int) -> bool:
+    """Is it the exception that a destructor ended with? Python has its heading right above where no call is left."""
+    above = run.lines[index - 1] if index else None
+    return above is not None and above.pid == run.lines[index].pid and says(above.text, "aside-heading")
+
+
 def _complains(run: AnalysedRun, index: int) -> bool:
     line = run.lines[index]
     text = line.text
@@ -373,7 +421,9 @@ def _complains(run: AnalysedRun, index: int) -> bool:
         if stopped and not _signed_by_the_engine(line):
             return False  # who loses an engine that was told to end, or that has answered all, is surprised by nothing
         return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
-    if says(text, *_PYTHONS_LAST):
+    if _ends_an_aside(run, index):
+        return False
+    if says(text, *_PYTHONS_LAST, "native-error"):
         return True
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)

@@ -233,6 +233,7 @@ class AnalysedRun(RunWithFaults):
         failed, whose lines stand in the same text."""
         end = len(self.lines) if self.stopped is None else self.stopped
         told = (f for f in self.faults if f.index < end and (f.ids - _ASKED or f.functions) and not self.aside(f))
+        told = (f for f in told if not self._beside(f))
         told = (f for f in told if not (self._goes_on(f) or self._request_level(f) or self._begun_again(f.last)))
         # What vLLM can do without it tries to import, and logs that it could not.
         return next((f for f in told if f.functions or not f.ids <= IMPORTS or not self.lines[f.index].module), None)
@@ -243,11 +244,16 @@ class AnalysedRun(RunWithFaults):
         process, and nothing that was served after it."""
         end = len(self.lines) if self.stopped is None else self.stopped
         told = (f for f in reversed(self.faults) if f.index < end and not self.aside(f) and not self._goes_on(f))
-        found = next(told, None)
+        found = next((f for f in told if not self._beside(f)), None)
         if found is None or (self.lines[found.index].process or "").startswith(FRONT_END):
             return None
         answered = any(a in line.text for line in self.lines[found.last :] for a in anchors("request-ok"))
         return None if answered or self.served(found.last) else found
+
+    def _beside(self, fault: Fault) -> bool:
+        """Did a container write it in which nothing of vLLM's speaks, beside one in which it does?"""
+        stream = self.lines[fault.index].stream
+        return stream is not None and bool(self.own_streams) and stream not in self.own_streams
 
     def _of_the_server(self, fault: Fault) -> bool:
         """Did the server's own process write it, or one that signs nothing?"""
@@ -275,6 +281,8 @@ class AnalysedRun(RunWithFaults):
         """It ended the run: nothing was served between it and the death that followed, or the end of the log."""
         death = next((h.index for h in self.deaths if h.index > fault.last), None)
         if self.stopped is not None and fault.index > self.stopped:
+            return False
+        if self._beside(fault) and self.served():
             return False
         if fault.crash is not None and self._ended_its_process(fault.crash):
             return True  # others may serve on: another node's front end, another rank of data parallelism

@@ -130,7 +130,9 @@ class Run:
         need not have any."""
         hit = self.first("engine-config")
         servers = [one for one in ANNOUNCED if one != "engine-config"]
-        return hit is not None and self.lines[hit.index].process is None and self.first(*servers) is None
+        if hit is None or self.first(*servers) is not None:
+            return False
+        return not says(self.lines[hit.index].process or "", "process-of-vllm")
 
     @cached_property
     def _own(self) -> bool:
@@ -326,6 +328,7 @@ class Run:
         told = self.all("stats")
         shown += [h.index for h in told if any(float(h.fields[f]) for f in ("prompt", "generation"))][-2:-1]
         shown += [] if self.stalled else [h.index for h in self.all("request-ok")[-1:]]
+        shown += [h.index for h in self.all("eval-results")[-1:]]  # after the last answer
         return max(shown, default=-1)
 
     @cached_property
@@ -335,6 +338,23 @@ class Run:
         up = next((i for i, stage in self.miles if ORDER[stage] >= ORDER[StartupPhase.READY]), len(self.lines))
         told = self.all("broadcast-wait")
         return tuple(hit for hit in told if hit.index < up or self.lines[hit.index].level != "DEBUG")
+
+    @cached_property
+    def streams(self) -> frozenset[str]:
+        """The names that stand in front of lines."""
+        return frozenset(line.stream for line in self.lines if line.stream is not None)
+
+    @cached_property
+    def own_streams(self) -> frozenset[str]:
+        """Those in front of lines that vLLM's logger wrote, or that name a file of its own."""
+        own = (line for line in self.lines if "/vllm/" in line.text or says(line.excerpt, "header-of-vllm"))
+        return frozenset(line.stream for line in own if line.stream is not None)
+
+    def of_another_container(self, line: LogLine) -> bool:
+        """Does Compose tell of a container that writes into this text under another name than the server's?"""
+        if not self.own_streams or line.stream is not None or line.module is not None:
+            return False
+        return line.text.split(" ", 1)[0] in self.streams - self.own_streams
 
     def _without_progress(self, after: int) -> set[int]:
         """Lines after `after` in which a batch's bar is written again with no prompt more than before it: at none, or
@@ -370,5 +390,6 @@ class Run:
             h
             for h in self.hits
             if kinds().get(h.id) == "consequence"
+            and not self.of_another_container(self.lines[h.index])
             and (signalled is None or h.index <= signalled.index or h.id != "shell-killed")
         )

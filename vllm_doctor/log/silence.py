@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.run import ORDER
@@ -222,6 +223,15 @@ def usual(run: AnalysedRun) -> Usual:
     """What is known of the silence in which the run ends: by its last line, else by its step."""
     last = wait(run)
     return _WAITS[last.id] if last is not None else step(current(run))
+
+
+def before_the_stop(run: AnalysedRun) -> float:
+    """For how many minutes a run had said nothing when its stop began; 0 where that is not known."""
+    stop = run.stopped if run.stopped is not None else len(run.lines)
+    said = next((line.at for line in reversed(run.lines[:stop]) if line.at), None)
+    ended = next((line.at for line in run.lines[stop:] if line.at), None)
+    begun, end = second_of_year(said), second_of_year(ended)
+    return max(0, end - begun) / 60 if begun is not None and end is not None else 0
 
 
 def minutes(run: AnalysedRun, taken_at: str) -> float:

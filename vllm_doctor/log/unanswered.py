@@ -3,12 +3,15 @@
 All of it is below the last line that shows that the engine worked (`AnalysedRun.worked`), so one good answer ends it.
 """
 
+from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.root_cause import AnalysedRun
 
 # One request may be at fault itself; of three in a row, with no other between them, that is not to be assumed.
 _REQUESTS = 3
 # Of so many last requests so many failed, the last of all among them: those that are answered tell nothing of these.
 _LATEST, _MANY = 10, 4
+# Seconds within which a client that is stopped gives up all that it had asked.
+_AT_ONCE = 30
 # One wait of 60 s with which a log ends may be a compilation.
 _WAITS = 2
 # Of whoever asks without the key of the server.
@@ -23,7 +26,7 @@ def unanswered(run: AnalysedRun) -> str | None:
     if len(failed) >= _REQUESTS:
         first, last = run.lines[failed[0].index], failed[-1].fields["status"]
         return f"from line {first.number} on, {len(failed)} requests were answered with {last}, and no request with 200"
-    if (nobody := _not_served(run) or _many_fail(run, end)) is not None:
+    if (nobody := _not_served(run) or _many_fail(run, end) or _given_up(run, end)) is not None:
         return nobody
     health = [hit for hit in after if hit.id in {"health-failed", "health-ok"}]
     if health and health[-1].id == "health-failed":
@@ -46,14 +49,30 @@ def unanswered(run: AnalysedRun) -> str | None:
 
 
 def _many_fail(run: AnalysedRun, end: int) -> str | None:
-    """Of the last requests many failed, and the last of all."""
+    """Of the last requests many failed, and the last of all; or half of them, whichever came last."""
     asked = [h for h in (*run.all("request-ok"), *run.all("request-failed")) if h.index < end]
     latest = sorted(asked, key=lambda hit: hit.index)[-_LATEST:]
     failed = [hit for hit in latest if hit.id == "request-failed"]
-    if len(failed) < _MANY or latest[-1].id != "request-failed":
+    if len(failed) < _MANY or (latest[-1].id != "request-failed" and len(failed) * 2 < _LATEST):
         return None
     first, last = run.lines[failed[0].index], failed[-1].fields["status"]
     return f"from line {first.number} on, {len(failed)} of the last {len(latest)} requests were answered with {last}"
+
+
+def _given_up(run: AnalysedRun, end: int) -> str | None:
+    """One request after the other was aborted, for longer than somebody takes who stops them all, and none answered."""
+    ok = run.last("request-ok")
+    given = [h for h in run.all("request-aborted") if (ok.index if ok is not None else -1) < h.index < end]
+    if len(given) < _REQUESTS:
+        return None
+    first, last = run.lines[given[0].index], run.lines[given[-1].index]
+    begun, ended = second_of_year(first.at), second_of_year(last.at)
+    if begun is None or ended is None or ended - begun < _AT_ONCE:
+        return None
+    return (
+        f"from line {first.number} on, {len(given)} requests were aborted and none was answered: whoever asks gives up "
+        "before the answer is complete; send one short request"
+    )
 
 
 def _not_served(run: AnalysedRun) -> str | None:

@@ -19,6 +19,7 @@ from vllm_doctor.log.match import anchors, catalogue, says
 from vllm_doctor.log.report_title import report_title
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
+from vllm_doctor.log.state_above import state_above
 from vllm_doctor.log.unanswered import unanswered
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Finding
@@ -98,6 +99,11 @@ def _unsure(run: AnalysedRun) -> str | None:
         return (
             f"line {told.number} says that something ended or failed, and nothing after it shows that the engine "
             f"works{still}: {excerpt.said(told.text.strip())}"
+        )
+    if (told := state_above(run)) is not None:
+        return (
+            f"line {told.number}, above the log, says that its container fails or is started again and again, and this "
+            f"log does not show why: {excerpt.said(told.text.strip())}"
         )
     if (again := said_again(run)) is not None:
         told, often = again
@@ -266,6 +272,11 @@ def _by_whom(run: AnalysedRun) -> str:
 
 def _stopped_start(run: AnalysedRun) -> tuple[Verdict, str]:
     """A start that somebody or something ended before it was complete."""
+    if (minutes := silence.before_the_stop(run)) >= silence.WORTH_TELLING:
+        return Verdict.UNKNOWN, (
+            f"the start said nothing for {minutes:.0f} minutes before it was stopped, so it may have stood still: "
+            f"{silence.usual(run).look}"
+        )
     if any(h.id in _SERVED_UNTIL_NOW for h in run.hits):
         return Verdict.OK, "the server had begun to serve, and was stopped from outside; nothing had failed"
     if any(h.index == run.stopped and h.id in _BY_A_PERSON for h in run.hits):

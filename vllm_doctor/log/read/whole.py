@@ -4,6 +4,7 @@ or are NUL."""
 import json
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 
 from vllm_doctor.log.match import says
@@ -40,6 +41,9 @@ _NAMED_IN_SENTENCE = re.compile(
 _CLOSES = re.compile(r"[\"\u201c\u201d\u00bb)](?=[\s.,;:!?)]|$)")
 _OF_A_LOG = ("Traceback (most recent", 'File "', "INFO", "WARNING", "ERROR", "CRITICAL")
 _STAMPS = ("@timestamp", *dict.fromkeys(stamp for _, stamp in ENTRIES))
+_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+# The units of a second by the digits of a time in them: seconds, milliseconds, microseconds, nanoseconds.
+_UNITS = {10: 1, 13: 1000, 16: 1_000_000, 19: 1_000_000_000}
 # What rsyslog writes for a tab, a carriage return and an escape: their octal numbers.
 _OCTAL = re.compile(r"#(011|015|033)")
 # Deeper than any answer of a log service.
@@ -141,7 +145,15 @@ def _entries(text: str) -> Iterator[str]:
         at = end
         while at < len(text) and text[at] in " \t\r\n,":
             at += 1
-    yield from (line for _, line in _in_order(told))
+    yield from (f"{_clock(stamp)}{line}" for stamp, line in _in_order(told))
+
+
+def _clock(stamp: str) -> str:
+    """When a log service had the entry, as a container's log writes it before a line; empty where it is no time."""
+    if _ISO.match(stamp) is not None:
+        return f"{stamp[:19]}Z "
+    unit = _UNITS.get(len(stamp)) if stamp.isdecimal() else None
+    return f"{datetime.fromtimestamp(int(stamp) // unit, UTC):%Y-%m-%dT%H:%M:%S}Z " if unit is not None else ""
 
 
 def _in_order(told: list[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -94,7 +94,7 @@ def judge(case: Case) -> Outcome:
         if kernel is None and run is None:
             return Unseen(frozenset({Signal.KERNEL, Signal.LOG}))  # systemd knows its own main process only
         return _of_another(case) or _while_it_held_much(case) or Clear("no kill for lack of memory is recorded")
-    if run is not None and run.served() and run.root is None and not run.deaths and not recorded:
+    if run is not None and run.root is None and not run.deaths and not recorded and _outlived(run, hit):
         return Clear("the service outlived the kill that is recorded")
     evidence = tuple(Evidence("kernel log", f"line {k.event.number}", k.event.text, k.event.at) for k in found[-2:])
     if hit is not None:
@@ -117,6 +117,12 @@ def judge(case: Case) -> Outcome:
         ),
         refute="the killed process does not belong to this unit",
     )
+
+
+def _outlived(run: AnalysedRun, hit: Hit | None) -> bool:
+    """Did the server serve, and not only until it was asked to end? One that had stopped by then is no victim."""
+    asked = hit is not None and hit.id == _ASKS and run.first("app-stopped", "uvicorn-finished") is None
+    return run.served() and not (asked and hit is not None and not run.served(hit.index))
 
 
 def _of_another(case: Case) -> Finding | None:
@@ -284,6 +290,7 @@ def _told_by(hit: Hit | None) -> str:
         "container-oom-event": "The container was killed at its memory limit",
         "container-oom": "The container was killed at its memory limit (OOMKilled)",
         "oomd-killed": _BY_OOMD,
+        _ASKS: "earlyoom ended a process of vLLM: the host had hardly any memory left",
         "platform-oom": "The platform ended the container at its memory limit",
         _IN_WORDS: "The server was killed for lack of host memory, as the text says",
     }.get(hit.id, "The batch system ended the job at its memory limit" if hit.id in _JOB else "")

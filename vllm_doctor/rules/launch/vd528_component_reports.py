@@ -29,6 +29,8 @@ _STILL = 3
 # are read.
 _BESIDE, _OFTEN, _LATEST = "kv-transfer", 2, 200
 _TAGS = frozenset({"bug", "issue", "error", "problem"})
+# Answers that came since the last complaint.
+_ANSWERED = 3
 _COMPLAINS = frozenset({"WARNING", "ERROR", "CRITICAL"})
 
 
@@ -130,7 +132,14 @@ def _repeated(run: AnalysedRun) -> tuple[tuple[LogLine, ...], tuple[LogLine, Lay
     known = [answer for answer in part.answers if answer.title and answer.said]
     told = [line for line in run.lines if line.level in _COMPLAINS and _of(part, line)]
     told = [line for line in told[-_LATEST:] if any(applies(answer, line.text) for answer in known)]
-    return (tuple(told), (told[-1], part)) if len(told) >= _OFTEN else None
+    if len(told) < _OFTEN or _over(run, told[-1]):
+        return None
+    return tuple(told), (told[-1], part)
+
+
+def _over(run: AnalysedRun, last: LogLine) -> bool:
+    """Did requests come and go since it was said last? A side that came back is asked by each of them."""
+    return sum(run.lines[hit.index].number > last.number for hit in run.all("request-ok")) >= _ANSWERED
 
 
 def _waits(run: AnalysedRun) -> tuple[LogLine, ...]:

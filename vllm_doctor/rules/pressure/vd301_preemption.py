@@ -17,6 +17,8 @@ from vllm_doctor.rules.say import finding, set_flag
 
 # V0 writes the first and every fiftieth preemption; the second line is the fifty-first.
 _STORM_V0 = 51
+# Lines of a message that is quoted alone, broken or whole.
+_QUOTED = 4
 # A preemption in ten seconds is one request in the time of one line of statistics.
 _RATE = 0.1
 _LINES = 3
@@ -33,7 +35,7 @@ class _Storm(msgspec.Struct, frozen=True):
     evidence: tuple[Evidence, ...]
     sums: tuple[Arithmetic, ...]
     running: float | None
-    sure: bool
+    confidence: Confidence
 
 
 def judge(case: Case) -> Outcome:
@@ -41,13 +43,13 @@ def judge(case: Case) -> Outcome:
     run, metrics = case.run, case.metrics
     if run is None and metrics is None:
         return Unseen(frozenset({Signal.LOG, Signal.METRICS}))
-    storm = _of_metrics(case) or _since_start(case) or _of_log_v0(case) or _of_log_v1(case)
+    storm = _of_metrics(case) or _since_start(case) or _of_log_v0(case) or _of_log_v1(case) or _quoted(case)
     if storm is None:
         return Clear("the log shows no series of preemptions")
     return finding(
         RULE,
         severity=Severity.DEGRADED,
-        confidence=Confidence.CONFIRMED if storm.sure else Confidence.LIKELY,
+        confidence=storm.confidence,
         evidence=storm.evidence,
         arithmetic=storm.sums,
         changes=(_fewer(case, storm), *_more_memory(case), _larger_pool(case), _split(case)),
@@ -71,7 +73,7 @@ def _of_metrics(case: Case) -> _Storm | None:
     if usage is not None:
         sums.append(Arithmetic("KV cache in use", round(usage * 100, 1), "%", "vllm:kv_cache_usage_perc", metrics.url))
     seen = Evidence(metrics.url, "vllm:num_preemptions_total", f"{each:.2f} a second")
-    return _Storm((seen,), tuple(sums), total(last, RUNNING), sure=True)
+    return _Storm((seen,), tuple(sums), total(last, RUNNING), confidence=Confidence.CONFIRMED)
 
 
 def _of_one_scrape(url: str, last: Scrape, usage: float | None) -> _Storm | None:
@@ -84,7 +86,7 @@ def _of_one_scrape(url: str, last: Scrape, usage: float | None) -> _Storm | None
         Arithmetic("KV cache in use", round(usage * 100, 1), "%", "vllm:kv_cache_usage_perc", url),
     )
     seen = Evidence(url, "vllm:num_preemptions_total", f"{count:.0f} since the start")
-    return _Storm((seen,), sums, total(last, RUNNING), sure=False)
+    return _Storm((seen,), sums, total(last, RUNNING), confidence=Confidence.LIKELY)
 
 
 def _since_start(case: Case) -> _Storm | None:
@@ -107,7 +109,7 @@ def _since_start(case: Case) -> _Storm | None:
     seen = Evidence(
         metrics.url, "vllm:num_preemptions_total", f"{count:.0f} since the start, with the KV cache {usage:.0%} full"
     )
-    return _Storm((seen,), sums, total(last, RUNNING), sure=False)
+    return _Storm((seen,), sums, total(last, RUNNING), confidence=Confidence.LIKELY)
 
 
 def _of_log_v0(case: Case) -> _Storm | None:
@@ -121,8 +123,18 @@ def _of_log_v0(case: Case) -> _Storm | None:
     if passed and (max(counts) - min(counts)) / passed < _RATE:
         return None  # an hour's batch, say: the pool was full now and then
     sums = (Arithmetic("preemptions in this series", max(counts), "", "total_num_cumulative_preemption", "the log"),)
-    sure = max(counts) >= _STORM_V0
-    return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), sure=sure)
+    confidence = Confidence.CONFIRMED if max(counts) >= _STORM_V0 else Confidence.LIKELY
+    return _Storm(tuple(case.line(h.index) for h in hits[-2:]), sums, _running(case), confidence=confidence)
+
+
+def _quoted(case: Case) -> _Storm | None:
+    """Somebody asks about this line alone: it is what they see, and how often it comes they do not say."""
+    run = case.run
+    told = [line for line in run.lines if line.text.strip()] if run is not None else []
+    if run is None or len(told) > _QUOTED or run.miles or not run.all("preempted"):
+        return None
+    hit = run.all("preempted")[-1]
+    return _Storm((case.line(hit.index),), (), None, confidence=Confidence.POSSIBLE)
 
 
 def _alone(case: Case) -> bool:
@@ -144,7 +156,7 @@ def _of_log_v1(case: Case) -> _Storm | None:
             "preemptions", count, "", f"the Preemptions field of {len(hits)} lines at {_FULL:.0f} % and more", "the log"
         ),
     )
-    return _Storm(tuple(case.line(h.index) for h, _ in hits[-2:]), sums, _running(case), sure=False)
+    return _Storm(tuple(case.line(h.index) for h, _ in hits[-2:]), sums, _running(case), confidence=Confidence.LIKELY)
 
 
 def _running(case: Case) -> float | None:

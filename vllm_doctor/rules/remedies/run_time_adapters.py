@@ -14,6 +14,10 @@ from vllm_doctor.rules.say import environment, set_flag, thing
 _WHY = "vLLM has the paths that load and unload adapters only with this variable; set it where the server starts"
 
 
+# Answers that show that others are served.
+_SERVED = 2
+
+
 class AdapterPath(NamedTuple):
     """The last request for an adapter that had 404 for an answer, the problem and what to do."""
 
@@ -23,10 +27,15 @@ class AdapterPath(NamedTuple):
 
 
 def adapter_path(case: Case) -> AdapterPath | None:
-    """None where no such request failed, or one was answered after it: that one was its client's own mistake."""
+    """None where no such request failed, or one was answered after it, or before it while others are served: that one
+    was its client's own mistake."""
     run = case.run
     hit = run.last("adapter-path-missing") if run is not None else None
-    if run is None or hit is None or any(h.index > hit.index for h in run.all("adapter-path-answered")):
+    if run is None or hit is None:
+        return None
+    answered = [h.index for h in run.all("adapter-path-answered")]
+    served = sum(h.index > hit.index for h in run.all("request-ok")) >= _SERVED
+    if answered and (answered[-1] > hit.index or served):
         return None
     if run.first("adapter-path-on") is not None:
         place = thing(
