@@ -21,6 +21,10 @@ CONTAINERS = (
     'vllm-1   vllm/vllm-openai:v0.11.0   "vllm serve"   vllm      2 hours ago   Up 2 hours (healthy)   8000/tcp\n'
 )
 K6 = "running (0m30.0s), 00/10 VUs, 40 complete and 0 interrupted iterations\n"
+AB = (
+    "This is ApacheBench, Version 2.3 <$Revision: 1 $>\nComplete requests:      200\nFailed requests:        {}\n"
+    "Requests per second:    9.31 [#/sec] (mean)\n"
+)
 LOCUST = (
     "Type     Name                  # reqs      # fails |    Avg     Min     Max    Med |   req/s  failures/s\n"
     "         Aggregated               400 {:>9} |   1411     301    4902   1300 |   13.51        0.10\n"
@@ -42,6 +46,8 @@ def of(stream: str, text: str) -> str:
         LOCUST.format("0(0.00%)"),
         K6 + "    http_req_failed................: 0.00%  0 out of 400\n",
         "Status code distribution:\n  [200]\t400 responses\n",
+        AB.format(0),
+        "[smoke] chat ... OK\n[smoke] 3 ok, 0 failed\n",
         "Benchmarks Stats:\n| Benchmark  | Per Second |\n|------------|------------|\n| sweep      | 2.11       |\n",
         '{"object":"chat.completion","choices":[{"message":{"content":"Hello there"},"finish_reason":"stop"}]}\n',
     ],
@@ -58,6 +64,9 @@ def test_what_somebody_asks_or_measures_below_the_log(below: str) -> None:
     "below",
     [
         "$ curl localhost:8000/v1/models\ncurl: (52) Empty reply from server\n",
+        "$ curl localhost:8000/v1/models\n<html><h1>502 Bad Gateway</h1></html>\n",
+        AB.format(120),
+        "[smoke] chat ... TIMEOUT\n[smoke] 1 ok, 2 failed\n",
         LOCUST.format("133(33.25%)"),
         K6 + "    http_req_failed................: 62.00% 31 out of 50\n",
         "Status code distribution:\n  [200]\t40 responses\n  [500]\t12 responses\n",
@@ -86,6 +95,7 @@ def test_a_failure_of_another_container_is_its_own() -> None:
     assert judged_text(vllm + own + "worker-1 exited with code 1\n").verdict is OK
     assert judged_text(vllm + "vllm-1 exited with code 1\n").verdict is not OK
     assert judged_text(of("worker-1", SERVED + fails)).verdict is not OK
+    assert judged_text(vllm + of("worker-1", fails.replace("/app/", "/site-packages/ray/"))).verdict is not OK  # a rank
 
 
 def test_the_program_within_which_ray_made_the_engine_goes_on_after_it() -> None:
@@ -180,3 +190,15 @@ def test_a_document_of_loki_keeps_the_clock_of_each_line() -> None:
 
     assert judged_text(document(values)).verdict is OK
     assert "neither statistics" in judged_text(document(values + later)).path[-1].because
+
+
+def test_another_unit_of_the_host_begins_no_run_of_the_server() -> None:
+    journal = "".join(f"May 21 10:1{n % 10}:00 gpu1 vllm[7]: {line}\n" for n, line in enumerate(SERVED.splitlines()))
+    other = (
+        "May 21 10:30:00 gpu1 systemd[1]: Starting logrotate.service - Rotate log files...\n"
+        "May 21 10:30:00 gpu1 systemd[1]: logrotate.service: Deactivated successfully.\n"
+        "May 21 10:30:01 gpu1 systemd[1]: Finished logrotate.service - Rotate log files.\n"
+    )
+    assert judged_text(journal + other).verdict is OK
+    own = other.replace("logrotate", "vllm")
+    assert judged_text(journal + own).verdict is not OK

@@ -24,7 +24,7 @@ class Saw(StrEnum):
 
 
 # Those that say how many requests came through.
-MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk", "locust", "k6", "hey"})
+MEASURES = frozenset({"vllm bench serve", "evalscope", "wrk", "locust", "k6", "hey", "ab"})
 # Whose mark names a path of the API, so that the log need not name vLLM.
 ASKS = frozenset({"requests", "TRL's trainer"})
 # What only a client writes; a name to call it by.
@@ -36,6 +36,7 @@ _MARKS = {
     "client-locust": "locust",
     "client-k6": "k6",
     "client-hey": "hey",
+    "client-ab": "ab",
     "client-openai": "the openai package",
     "client-openai-call": "the openai package",
     "client-aiohttp": "aiohttp",

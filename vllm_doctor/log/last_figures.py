@@ -184,7 +184,7 @@ def _slow_to_its_client(run: AnalysedRun) -> str | None:
     if told is None or float(told["ms"]) < _A_TOKEN:
         return None
     return (
-        f"who measured it counts {float(told['ms']):.0f} ms for each token of a request: with few requests at once "
+        f"the benchmark below counts {float(told['ms']):.0f} ms for each token of a request: with few requests at once "
         "that is slow on any card; with many, max_num_seqs lets too many run"
     )
 

@@ -189,7 +189,7 @@ def strange_end(run: AnalysedRun) -> LogLine | None:
     if (cut := _cut_error(run, known)) is not None:
         return cut
     final = next((line.text for line in reversed(lines) if line.text.strip()), "")
-    if _rule(final) is not None and says(final, "ended-in-order"):
+    if (_rule(final) is not None and says(final, "ended-in-order")) or says(final, "result-of-tests"):
         return None  # a harness has the last word, and says that all went well
     asked = _asked_for(run)
     spoke = _spoke_meanwhile(run, last)
@@ -232,7 +232,7 @@ def _unasked(run: AnalysedRun, last: int) -> Iterator[int]:
             return
         if says(text, "command-typed", "shell-prompt"):
             asks = says(text, "asks-the-host")
-        elif asks and not says(text, "curl-failed"):
+        elif asks and not says(text, "curl-failed", "client-saw-server-error"):
             continue
         yield index
 
@@ -394,7 +394,9 @@ def _own(line: LogLine) -> bool:
 def _native(line: LogLine) -> bool:
     """Does a runtime below Python tell of a failure in one of the engine's processes? vLLM signs all that these write
     (utils/system_utils.py, decorate_logs), and knows no level of it."""
-    return _signed_by_the_engine(line) and says(line.text, "native-error")
+    if not _signed_by_the_engine(line) or says(line.text, *_OF_NO_CONCERN, "warning-line", "ended-in-order"):
+        return False
+    return says(line.text, "native-error", "end-in-any-words")
 
 
 def _of_the_engine(line: LogLine) -> bool:
@@ -423,7 +425,7 @@ def _complains(run: AnalysedRun, index: int) -> bool:
         return not says(line.excerpt or text, *_OF_NO_CONCERN, "calls-itself-harmless")
     if _ends_an_aside(run, index):
         return False
-    if says(text, *_PYTHONS_LAST, "native-error"):
+    if says(text, *_PYTHONS_LAST, "native-error") or (line.level is None and _native(line)):
         return True
     if says(text, "heading-of-nothing"):
         return not any(index < crash.first <= index + _ABOVE for crash in run.crashes)

@@ -41,6 +41,8 @@ _ONLY_IN_V0 = frozenset({"determine_num_available_blocks", "profile_num_availabl
 # Lines in which the name or the version of vLLM is looked for.
 _HEAD = 2000
 _ASKS_VERSION = "vllm.__version__"
+# Where the code of a server and of its ranks lies.
+_FILES = ("/vllm/", "/ray/", "ray::", "ray.exceptions")
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -346,9 +348,14 @@ class Run:
 
     @cached_property
     def own_streams(self) -> frozenset[str]:
-        """Those in front of lines that vLLM's logger wrote, or that name a file of its own."""
-        own = (line for line in self.lines if "/vllm/" in line.text or says(line.excerpt, "header-of-vllm"))
-        return frozenset(line.stream for line in own if line.stream is not None)
+        """Those in front of lines that vLLM's logger wrote, or that name a file of its own or of Ray's, which runs its
+        ranks in other containers."""
+        return frozenset(
+            line.stream
+            for line in self.lines
+            if line.stream is not None
+            and (any(one in line.text for one in _FILES) or says(line.excerpt, "header-of-vllm"))
+        )
 
     def of_another_container(self, line: LogLine) -> bool:
         """Does Compose tell of a container that writes into this text under another name than the server's?"""

@@ -3,6 +3,8 @@
 All of it is below the last line that shows that the engine worked (`AnalysedRun.worked`), so one good answer ends it.
 """
 
+from itertools import pairwise
+
 from vllm_doctor.log.clock import second_of_year
 from vllm_doctor.log.root_cause import AnalysedRun
 
@@ -10,6 +12,8 @@ from vllm_doctor.log.root_cause import AnalysedRun
 _REQUESTS = 3
 # Of so many last requests so many failed, the last of all among them: those that are answered tell nothing of these.
 _LATEST, _MANY = 10, 4
+# So often did one fail after an answer, where half of them failed.
+_AGAIN = 3
 # Seconds within which a client that is stopped gives up all that it had asked.
 _AT_ONCE = 30
 # One wait of 60 s with which a log ends may be a compilation.
@@ -49,11 +53,14 @@ def unanswered(run: AnalysedRun) -> str | None:
 
 
 def _many_fail(run: AnalysedRun, end: int) -> str | None:
-    """Of the last requests many failed, and the last of all; or half of them, whichever came last."""
+    """Of the last requests many failed, and the last of all; or half of them, again and again between answers: one
+    answer after that settles nothing."""
     asked = [h for h in (*run.all("request-ok"), *run.all("request-failed")) if h.index < end]
     latest = sorted(asked, key=lambda hit: hit.index)[-_LATEST:]
     failed = [hit for hit in latest if hit.id == "request-failed"]
-    if len(failed) < _MANY or (latest[-1].id != "request-failed" and len(failed) * 2 < _LATEST):
+    again = sum(one.id == "request-ok" and then.id == "request-failed" for one, then in pairwise(latest))
+    half = len(failed) * 2 >= _LATEST and again >= _AGAIN
+    if len(failed) < _MANY or not (half or latest[-1].id == "request-failed"):
         return None
     first, last = run.lines[failed[0].index], failed[-1].fields["status"]
     return f"from line {first.number} on, {len(failed)} of the last {len(latest)} requests were answered with {last}"
@@ -70,7 +77,7 @@ def _given_up(run: AnalysedRun, end: int) -> str | None:
     if begun is None or ended is None or ended - begun < _AT_ONCE:
         return None
     return (
-        f"from line {first.number} on, {len(given)} requests were aborted and none was answered: whoever asks gives up "
+        f"from line {first.number} on, {len(given)} requests were aborted and none was answered: the clients give up "
         "before the answer is complete; send one short request"
     )
 

@@ -56,10 +56,13 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
     seen = _Seen()
     first = next((i for i, line in enumerate(lines) if _starts_here(line, _Seen()) is not None), None)
     typed = {i for i, line in enumerate(lines) if _is_typed(line)}
+    others = _of_other_units(lines)
     last_failure = next((i for i in reversed(range(len(lines))) if _fails(lines[i])), -1) if typed else -1
     if first and (headless or any(s in line.text for line in lines[:first] for s in anchors(*_SERVES))):
         seen.arguments = seen.server = True
     for index, line in enumerate(lines):
+        if index in others:
+            continue
         new = _typed_again(seen, fails_below=index < last_failure) if index in typed else _starts_here(line, seen)
         if new is None:
             seen.ended = seen.ended or _ends_here(line)
@@ -71,6 +74,25 @@ def starts(lines: Sequence[LogLine], *, headless: bool = False) -> list[int]:
             seen.typed = index in typed
             found.append(_with_preamble(lines, index, found[-1] if found else -1))
     return found
+
+
+def _of_other_units(lines: Sequence[LogLine]) -> frozenset[int]:
+    """Where systemd begins a unit of the host in whose run no server announces itself, in a journal in which one does:
+    what turns logs or asks for updates is none of the server's."""
+    begins = [(i, unit) for i, line in enumerate(lines) if line.process == "systemd" and (unit := _unit(line.text))]
+    announced = [i for i, line in enumerate(lines) if announces(line.text) or launched_with(line.text)]
+    if not begins or not announced:
+        return frozenset()
+    ends = [index for index, _ in begins[1:]] + [len(lines)]
+    pairs = zip(begins, ends, strict=True)
+    own = {unit for (begin, unit), end in pairs if any(begin < index < end for index in announced)}
+    return frozenset(index for index, unit in begins if unit not in own and "vllm" not in unit.lower())
+
+
+def _unit(text: str) -> str | None:
+    """The unit, or its description, that systemd says it starts."""
+    word, _, rest = text.partition(" ")
+    return rest.split(" - ")[0] if word in {"Starting", "Started"} and rest else None
 
 
 def _typed_again(seen: _Seen, *, fails_below: bool) -> bool:

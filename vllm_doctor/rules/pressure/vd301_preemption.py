@@ -128,10 +128,10 @@ def _of_log_v0(case: Case) -> _Storm | None:
 
 
 def _quoted(case: Case) -> _Storm | None:
-    """Somebody asks about this line alone: it is what they see, and how often it comes they do not say."""
+    """Somebody asks about this line alone: it is what they see, and how often it comes they do not say. Who has the launch at hand has the whole log."""
     run = case.run
     told = [line for line in run.lines if line.text.strip()] if run is not None else []
-    if run is None or len(told) > _QUOTED or run.miles or not run.all("preempted"):
+    if run is None or case.launched or len(told) > _QUOTED or run.miles or not run.all("preempted"):
         return None
     hit = run.all("preempted")[-1]
     return _Storm((case.line(hit.index),), (), None, confidence=Confidence.POSSIBLE)
