@@ -128,7 +128,8 @@ def _of_log_v0(case: Case) -> _Storm | None:
 
 
 def _quoted(case: Case) -> _Storm | None:
-    """Somebody asks about this line alone: it is what they see, and how often it comes they do not say. Who has the launch at hand has the whole log."""
+    """Somebody asks about this line alone: it is what they see, and how often it comes they do not say.
+    Where a launch was given, the whole log can be."""
     run = case.run
     told = [line for line in run.lines if line.text.strip()] if run is not None else []
     if run is None or case.launched or len(told) > _QUOTED or run.miles or not run.all("preempted"):
