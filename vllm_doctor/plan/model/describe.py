@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from vllm_doctor.plan.model.architecture import Architecture
 from vllm_doctor.plan.model.attention import attention_of, compressed_attention, latent_attention
@@ -84,6 +85,60 @@ def _width(text: Section, hidden: int, model_type: str) -> int:
     return text.whole(*keys, low=0, high=10_000_000, default=other)
 
 
+class _Heads(NamedTuple):
+    """The heads of attention: of queries, of keys and values, and the channels of each."""
+
+    queries: int
+    keys: int
+    width: int
+
+
+def _heads(text: Section, hidden: int, *, alone: bool, latent: bool) -> _Heads:
+    """Raises ConfigError where they do not divide. `latent` attention has widths that are no part of hidden_size."""
+    names = ("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", "num_heads")
+    heads = 1 if alone else text.whole(*names, high=16_384)
+    kv_heads = text.whole(
+        "num_key_value_heads",
+        "num_kv_heads",
+        "n_head_kv",
+        "n_kv_heads",
+        "multi_query_group_num",
+        "num_attention_groups",
+        high=16_384,
+        default=1 if text.values.get("multi_query") is True else heads,
+    )
+    if hidden % heads and not text.has("head_dim") and not latent:
+        raise ConfigError(
+            f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "
+            f"missing"
+        )
+    if kv_heads and heads % kv_heads:
+        raise ConfigError(
+            f"{text.path}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"
+        )
+    width = text.whole("head_dim", "attention_head_dim", "kv_channels", high=8192, default=hidden // heads)
+    return _Heads(heads, kv_heads, width)
+
+
+def _layer_count(text: Section, *, paired: bool) -> int:
+    """The decoder's: num_hidden_layers of a model with an encoder and a decoder counts the encoder's."""
+    names = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")
+    return text.whole(*(reversed(names) if paired else names), high=2000)
+
+
+def _words(text: Section, top: Section) -> int:
+    of_top = top.whole("vocab_size", low=0, high=20_000_000, default=0) or None
+    return text.whole("vocab_size", "padded_vocab_size", high=20_000_000, default=of_top)
+
+
+def _tied(text: Section, top: Section, model_type: str) -> bool:
+    """Is the head the embedding? What the config says, else what the family's class has."""
+    tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
+    if tie is not None and not isinstance(tie, bool):
+        raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
+    return tie if tie is not None else model_type in TIED
+
+
 @lru_cache(maxsize=16)
 def describe(top: Section) -> Architecture:
     """The architecture of a config.json. Raises ConfigError, naming key and value, for what cannot be a model. Kept: a
@@ -96,56 +151,21 @@ def describe(top: Section) -> Architecture:
     names = top.texts("architectures") or text.texts("architectures")
     model_type = text.text("model_type", default=top.text("model_type"))
     hidden = text.whole("hidden_size", "n_embd", "d_model", "dim", high=1_000_000)
-    # num_hidden_layers of a model with an encoder and a decoder counts the encoder's.
-    counts = ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "decoder_layers")
     paired = top.values.get("is_encoder_decoder") is True or model_type == "whisper"
-    count = text.whole(*(reversed(counts) if paired else counts), high=2000)
+    count = _layer_count(text, paired=paired)
     alone = model_type in MAMBA_ONLY  # without attention
-    heads = (
-        1
-        if alone
-        else text.whole("num_attention_heads", "n_head", "n_heads", "decoder_attention_heads", "num_heads", high=16_384)
-    )
-    kv_heads = text.whole(
-        "num_key_value_heads",
-        "num_kv_heads",
-        "n_head_kv",
-        "n_kv_heads",
-        "multi_query_group_num",
-        "num_attention_groups",
-        high=16_384,
-        default=1 if text.values.get("multi_query") is True else heads,
-    )
-    vocab = text.whole(
-        "vocab_size",
-        "padded_vocab_size",
-        high=20_000_000,
-        default=top.whole("vocab_size", low=0, high=20_000_000, default=0) or None,
-    )
+    mla = latent_attention(text)
+    heads = _heads(text, hidden, alone=alone, latent=mla is not None)
     width = 0 if alone else _width(text, hidden, model_type) // (2 if model_type in WIDTH_IS_GATE_AND_UP else 1)
-    mla = latent_attention(text)  # with widths of heads that are not a part of hidden_size
-    if hidden % heads and not text.has("head_dim") and mla is None:
-        raise ConfigError(
-            f"{text.path}: hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and head_dim is "
-            f"missing"
-        )
-    if kv_heads and heads % kv_heads:
-        raise ConfigError(
-            f"{text.path}: num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}"
-        )
-    head_dim = text.whole("head_dim", "attention_head_dim", "kv_channels", high=8192, default=hidden // heads)
     kinds = layer_kinds(text, count, model_type)
     layers = tuple(
-        attention_of(text, kind, window, heads, kv_heads, head_dim, mla, i, len(kinds))
+        attention_of(text, kind, window, heads.queries, heads.keys, heads.width, mla, i, len(kinds))
         for i, (kind, window) in enumerate(kinds)
     )
     used = {kind for kind, _ in kinds}
     known = model_type in KNOWN
     compressed = compressed_attention(text, model_type)
     speaks = MINICPMV.get(_version(top), "") if model_type == "minicpmv" else model_type
-    tie = text.values.get("tie_word_embeddings", top.values.get("tie_word_embeddings"))
-    if tie is not None and not isinstance(tie, bool):
-        raise ConfigError(f"{text.path}: tie_word_embeddings is {tie!r}; needed: true or false")
     towers = top.section("thinker_config") or top  # Qwen's Omni models
     seen = text is not top or top.has("vision_config") or top.has("img_processor")
     vision = vision_tower(towers) if seen else None
@@ -157,8 +177,8 @@ def describe(top: Section) -> Architecture:
         hidden=hidden,
         # Llama 4's layers without experts are wider than an expert (llama4.py Llama4DecoderLayer).
         width=text.whole("intermediate_size_mlp", low=0, high=10_000_000, default=width),
-        vocab=vocab,
-        tied=tie if tie is not None else model_type in TIED,
+        vocab=_words(text, top),
+        tied=_tied(text, top, model_type),
         layers=layers,
         gated_mlp=model_type not in PLAIN_MLP,
         qkv_bias=text.flag("attention_bias", default=False)
@@ -189,7 +209,7 @@ def describe(top: Section) -> Architecture:
         double_wide=text.flag("use_double_wide_mlp", default=False),
         positions=text.whole(*_POSITIONS, low=0, high=100_000_000, default=0) if model_type in LEARNED_POSITIONS else 0,
         ropes=(
-            rope_tables(text, mla.rope if mla is not None else head_dim, layers, model_type)
+            rope_tables(text, mla.rope if mla is not None else heads.width, layers, model_type)
             if compressed is None
             else compressed_tables(text, compressed)
         ),
