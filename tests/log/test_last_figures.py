@@ -17,14 +17,6 @@ def stats(running: int, waiting: int = 0, *, tokens: float = 0.0, prompt: float 
     )
 
 
-def drafts(rate: float) -> str:
-    return (
-        "(APIServer pid=1) INFO 05-21 10:20:12 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 1.01, "
-        "Accepted throughput: 0.10 tokens/s, Drafted throughput: 62.30 tokens/s, Accepted: 1 tokens, Drafted: 623 "
-        f"tokens, Per-position acceptance rate: 0.011, Avg Draft acceptance rate: {rate}%\n"
-    )
-
-
 WORKS = stats(3, tokens=90.0)
 TAKEN = "(APIServer pid=1) INFO 05-21 10:2{}:00 [logger.py:63] Received request chatcmpl-{}: params: None.\n"
 ENGINES = stats(3, tokens=90.0) + stats(5, used=12.0).replace("Engine 000", "Engine 002")
@@ -40,7 +32,6 @@ def fell(*each: float, used: tuple[float, ...] = (4.0,) * 9) -> str:
         (stats(2) + stats(2), "2 running requests and not one token"),
         (stats(2) + stats(3) + stats(4), "4 running requests and not one token"),  # they come, and none is taken
         (5 * stats(1, 3, tokens=45.0), "3 requests wait beside 1 that run"),
-        (3 * drafts(0.2), "of the tokens that are drafted 0.2 % are accepted"),
         (3 * ENGINES, "3 lines of statistics of engine 002 count 5 running requests, not one token"),
         (3 * (stats(7, used=33.0) + WORKS), "3 lines of statistics count 7 running requests, not one token"),
         (TAKEN.format(1, 1) + TAKEN.format(4, 2), "a request was taken, and for 180 s"),
@@ -48,7 +39,7 @@ def fell(*each: float, used: tuple[float, ...] = (4.0,) * 9) -> str:
         (WORKS.replace("GPU KV", "Corrupted: 2 reqs, GPU KV"), "count 2 corrupted requests"),
     ],
 )
-def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) -> None:
+def test_what_runs_or_waits_in_vain_is_not_ok(end: str, says: str) -> None:
     told = diagnosed(HEALTHY + ANSWER + WORKS + WORKS + end)
     assert told.verdict is Verdict.UNKNOWN
     assert says in told.path[-1].because
@@ -63,9 +54,6 @@ def test_what_runs_waits_or_is_drafted_in_vain_is_not_ok(end: str, says: str) ->
         5 * stats(1, 3, tokens=45.0, prompt=900.0),  # prompts are read
         4 * stats(1, 3, tokens=45.0) + stats(1, 2, tokens=45.0),  # the queue gets shorter
         5 * stats(1, 3, tokens=45.0, used=88.0) + stats(4, tokens=90.0),
-        2 * drafts(0.2),
-        3 * drafts(20.0),
-        3 * drafts(0.2) + drafts(20.0),
         2 * ENGINES,
         3 * ENGINES + 2 * WORKS.replace("Engine 000", "Engine 002"),
         "".join(stats(1, used=0.1).replace("10:20:12", f"1{hour}:20:12") + WORKS for hour in range(3)),  # V0, once idle

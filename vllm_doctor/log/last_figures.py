@@ -1,6 +1,6 @@
 """What the last figures of a server that goes on put against an ok: requests that run or wait and get nothing, or less
-and less, answers that are wrong by the server's own count, drafts that are made in vain. A rule waits for more of them,
-or knows the reason; a short log has no more."""
+and less, answers that are wrong by the server's own count. A rule waits for more of them, or knows the reason; a short
+log has no more."""
 
 from collections import Counter
 from itertools import pairwise
@@ -14,8 +14,6 @@ from vllm_doctor.log.stats import Stats, parse_stats
 _STILL, _MORE = 2, 3
 # Lines in which as many wait beside few that run, though none reads a prompt and the pool is nearly empty (percent).
 _WAIT, _NEARLY_EMPTY = 5, 20.0
-# Lines of a drafter of which hardly a token is taken (percent); any that fits its model is above it.
-_DRAFTS, _IN_VAIN = 3, 2.0
 # Lines of one engine in which the same requests stand still, though lines of others stand between them, and the seconds
 # within which the next one comes: V0 prints one of an idle time when a request comes.
 _AMONG, _AGAIN, _NEXT, _BETWEEN = 10, 3, 20, 2
@@ -38,7 +36,7 @@ def against_an_ok(run: AnalysedRun) -> str | None:
     if run.stopped is not None:
         return None
     stand = (_standing_still, _among_others, _no_more_figures, _taken_in_vain)
-    poor = (_waiting_in_vain, _less_and_less, _wrong, _drafted_in_vain, _slow_to_its_client)
+    poor = (_waiting_in_vain, _less_and_less, _wrong, _slow_to_its_client)
     return next((told for ask in (*stand, *poor) if (told := ask(run)) is not None), None)
 
 
@@ -176,6 +174,7 @@ def _waiting_in_vain(run: AnalysedRun) -> str | None:
         "them back"
     )
 
+<<<<<<< HEAD
 
 def _slow_to_its_client(run: AnalysedRun) -> str | None:
     """Somebody measured it from the same terminal, and each token after the first took a second and more."""
@@ -186,15 +185,4 @@ def _slow_to_its_client(run: AnalysedRun) -> str | None:
     return (
         f"the benchmark below counts {float(told['ms']):.0f} ms for each token of a request: with few requests at once "
         "that is slow on any card; with many, max_num_seqs lets too many run"
-    )
-
-
-def _drafted_in_vain(run: AnalysedRun) -> str | None:
-    """A drafter whose tokens are hardly ever taken makes each step dearer, and none shorter."""
-    told = [rate for line in run.lines if (rate := read("draft-acceptance", line.text)) is not None][-_DRAFTS:]
-    if len(told) < _DRAFTS or any(float(one["rate"]) >= _IN_VAIN for one in told):
-        return None
-    return (
-        f"of the tokens that are drafted {told[-1]['rate']} % are accepted: the draft does not belong to this model or "
-        "its release computes it wrong; each step pays for it in vain, and answers may be wrong, too"
     )

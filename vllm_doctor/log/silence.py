@@ -130,6 +130,12 @@ _WAITS: dict[str, Usual] = {
         "Ray connects, and then waits for the GPUs of the placement group: ray status shows both, whether the head "
         "answers and what is asked for and free; the head's port and its workers' must be open between the hosts",
     ),
+    "wait-placement": Usual(
+        "seconds, where the GPUs are free",
+        10,
+        "Ray looks for the GPUs of all ranks, and vLLM soon counts how long it waits for them: ray status shows what "
+        "is asked for and free, and whether each node has the address that VLLM_HOST_IP names there",
+    ),
     "lmcache-engine": Usual(
         "seconds; minutes where the pool has hundreds of GiB",
         10,

@@ -70,11 +70,17 @@ def verdict_of(case: Case, snapshot: Snapshot, findings: Sequence[Finding]) -> t
     if verdict is Verdict.OK and (slow := in_doubt(case, run)) is not None:
         return Verdict.UNKNOWN, (
             f"the server answers, and at last each request got {slow:.1f} tokens a second at most: whether that is "
-            "slow, the card tells, which this log does not name (--gpu NAME)"
+            f"slow, the card tells, which this log does not name (--gpu NAME){_eager(case)}"
         )
     if snapshot.live and verdict is Verdict.OK:
         because += "; no completion was tried, because the server cannot be asked from here"
     return verdict, because
+
+
+def _eager(case: Case) -> str:
+    if case.effective("enforce-eager") is not True:
+        return ""
+    return "; --enforce-eager starts each kernel of a step by itself: without it few requests get several times as many"
 
 
 def _of_the_launch(case: Case) -> str:

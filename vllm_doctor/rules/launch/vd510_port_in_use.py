@@ -10,9 +10,11 @@ from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import Clear, NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.say import finding, set_flag, thing
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 _IDS = ("address-in-use",)
+# Below this number the kernel gives no port by itself (ip_local_port_range).
+_EPHEMERAL = 32768
 # NCCL tells its last error below its own message.
 _ASK_FOR_ANY = frozenset({"get_open_port", "_get_open_port"})
 _OF_NCCL = frozenset({"nccl-any", "nccl-numbered", "nccl-internal", "nccl-system", "nccl-unhandled"})
@@ -31,7 +33,8 @@ def judge(case: Case) -> Outcome:
     if _of_any_port(fault):
         return _none_free(case, fault)
     # A port between processes: a connector's, or the one at which torch's ranks meet.
-    inner = told.get("bound") or told.get("rendezvous") or told.get("store")
+    group = told.get("rendezvous") or told.get("store")
+    inner = told.get("bound") or group
     said = str(told.get("port") or inner or case.flag("port") or "")
     port = said if said.isdecimal() and said.isascii() and len(said) < 6 else None  # it goes into a command to paste
     return finding(
@@ -40,6 +43,7 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=(*shown(case, fault, *_IDS), *_holder(case, port)),
         changes=(
+            _ports_of_its_own(case) if group and not _named(case, group) else None,
             thing(
                 ChangeKind.OS,
                 "port-holder",
@@ -51,6 +55,22 @@ def judge(case: Case) -> Outcome:
         ),
         refute="`ss -ltnp` shows nobody on the port before the start",
     )
+
+
+def _named(case: Case, port: str) -> bool:
+    """Does the launch name this port, as an option's value or a variable's?"""
+    return port in {str(value) for value in (*case.flags.values(), *case.variables.values())} or int(port) < _EPHEMERAL
+
+
+def _ports_of_its_own(case: Case) -> Change | None:
+    """vLLM asks the kernel for a free port, closes it, and torch binds it seconds later (utils/network_utils.py)."""
+    why = (
+        "vLLM chose this port while it was free, and another engine of this host took it before torch did: start the "
+        "engines one after another, or give each a number of its own, from which it looks for free ports"
+    )
+    if case.env("VLLM_PORT") is not None:
+        return None
+    return environment("VLLM_PORT", Direction.SET, why, command="export VLLM_PORT=20000   # the next engine: 21000")
 
 
 def _of_any_port(fault: Fault) -> bool:

@@ -1,15 +1,16 @@
 """VD801: a collective operation did not end: one rank did not take part."""
 
 from vllm_doctor.log.fault import Fault
-from vllm_doctor.log.match import says
+from vllm_doctor.log.match import Hit, says
+from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.records.finding import Change, Finding
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.named_fault import named, severity, shown
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
-from vllm_doctor.rules.remedies.rank_wait import ways_out
-from vllm_doctor.rules.say import environment, finding, thing
+from vllm_doctor.rules.remedies.rank_wait import at_loopback, known, ways_out
+from vllm_doctor.rules.say import environment, finding, set_flag, thing
 
 # Half an hour: compiling takes minutes, and what has not ended then does not.
 _LONG = 1800
@@ -19,6 +20,7 @@ _IDS = (
     "rendezvous",
     "store-wait",
     "call-timeout",
+    "gloo-silent",
 )
 
 
@@ -31,10 +33,14 @@ def judge(case: Case) -> Outcome:
         return fault
     if "nccl-heartbeat" in fault.ids and "nccl-watchdog" not in fault.ids:
         return _hung(case, fault)
+    if "gloo-silent" in fault.ids:
+        return _silent(case, fault)
     if not fault.ids & {"nccl-watchdog", "call-timeout"}:
         return _never_met(case, fault)
     if "nccl-watchdog" not in fault.ids:
         return _no_answer(case, fault)
+    if (bar := _still_loads(case, fault)) is not None:
+        return _loads(case, fault, bar)
     fields = fault.fields("nccl-watchdog")
     op, limit = fields.get("op"), fields.get("limit")
     return finding(
@@ -43,6 +49,35 @@ def judge(case: Case) -> Outcome:
         severity=severity(case, fault),
         evidence=shown(case, fault, *_IDS),
         changes=(_longer(case, fault), *ways_out(case)),
+        refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _still_loads(case: Case, fault: Fault) -> Hit | None:
+    """The bar of the weights' files where it was the start's last step before the watchdog fired: the ranks that are
+    through wait in a collective for those that still read."""
+    run = case.run
+    before = [] if run is None else [hit for hit in run.all("weights-shards") if hit.index < fault.index]
+    if run is None or not before or says(run.lines[before[-1].index].text, "bar-complete"):
+        return None
+    between = [stage for index, stage in run.miles if before[-1].index < index < fault.index]
+    return before[-1] if set(between) <= {StartupPhase.WEIGHTS} else None
+
+
+def _loads(case: Case, fault: Fault, bar: Hit) -> Finding:
+    """Some ranks had read their part, and waited for the others longer than a collective may take."""
+    limit = int(fault.fields("nccl-watchdog").get("limit") or 600_000) // 1000
+    why = f"a rank that has its weights waits for the others in a collective, which may take {limit} s"
+    return finding(
+        RULE,
+        title=f"The ranks read their weights more than {limit} s apart",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=(case.line(bar.index), *shown(case, fault, *_IDS)),
+        changes=(
+            *known(case, bar),
+            set_flag(case, "distributed-timeout-seconds", _LONG * 2, Direction.RAISE, why),
+        ),
         refute="another rank failed first: its traceback is above, or in that rank's log",
     )
 
@@ -57,6 +92,33 @@ def _hung(case: Case, fault: Fault) -> Finding:
         confidence=Confidence.LIKELY,
         evidence=shown(case, fault, *_IDS),
         changes=ways_out(case),
+        refute="another rank failed first: its traceback is above, or in that rank's log",
+    )
+
+
+def _silent(case: Case, fault: Fault) -> Finding:
+    """Gloo's connection stands, and the other rank says nothing: a longer limit would only make the wait longer."""
+    seconds = int(fault.fields("gloo-silent")["limit"]) // 1000
+    why = (
+        "the connection to the other rank stood, and nothing came over it: that rank stands still, ended, or had "
+        "nothing to do (as V0's workers while no request comes); its own log says which"
+    )
+    return finding(
+        RULE,
+        title=f"A rank waited {seconds} s for another, which sent nothing",
+        severity=severity(case, fault),
+        confidence=Confidence.LIKELY,
+        evidence=shown(case, fault, *_IDS),
+        changes=(
+            thing(
+                ChangeKind.OS,
+                "missing-rank",
+                Direction.REPAIR,
+                why,
+                command="grep -nE 'ERROR|Error' WORKER-LOG | head; nvidia-smi   # on each host: is it alive and busy?",
+            ),
+            *ways_out(case),
+        ),
         refute="another rank failed first: its traceback is above, or in that rank's log",
     )
 
@@ -112,6 +174,7 @@ def _never_met(case: Case, fault: Fault) -> Finding:
         evidence=shown(case, fault, *_IDS),
         changes=(
             _new_engine(case),
+            *at_loopback(case),
             thing(
                 ChangeKind.OS,
                 "missing-rank",

@@ -1,9 +1,9 @@
 """VD804: the start waits for a rank that does not come, and says so until it is ended."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from vllm_doctor.log import silence
-from vllm_doctor.log.clock import seconds_of
+from vllm_doctor.log.clock import seconds_between, seconds_of
 from vllm_doctor.log.match import Hit, read, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import StartupPhase
@@ -13,6 +13,7 @@ from vllm_doctor.records.verdict import ChangeKind, Confidence, Direction, Phase
 from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
+from vllm_doctor.rules.gates.profile_run import weights_by_name
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import first_of_each
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
@@ -57,8 +58,11 @@ def judge(case: Case) -> Outcome:
     if minutes >= _OF_A_STEP and (files := _of_files(case, run, waits, minutes)) is not None:
         return files
     behind = [hit for hit in run.waits if hit.index > run.worked]
-    if len(behind) >= _OF_A_STEP and run.stopped is None and any(stats.generation for stats in run.stats):
+    computed = any(stats.generation for stats in run.stats) or _of_the_engine(run, behind)
+    if len(behind) >= _OF_A_STEP and run.stopped is None and computed:
         return _ranks(case, behind, minutes_of(run, behind))
+    if (met := _did_not_meet(case, run)) is not None:
+        return met
     if (silent := _stands_still(case, run)) is not None:
         return silent
     if (bare := _only_waits(case, run, waits, minutes)) is not None:
@@ -68,14 +72,21 @@ def judge(case: Case) -> Outcome:
     return NotHere("the last lines of the run do not show ranks that wait")
 
 
+def _of_the_engine(run: AnalysedRun, waits: Sequence[Hit]) -> bool:
+    """Does the engine wait for its workers' answer to a step of a server that prints no statistics? An idle engine asks
+    nothing; its workers wait for it (v1/executor/multiproc_executor.py: get_response, worker_busy_loop)."""
+    own = (run.lines[hit.index].process or "" for hit in waits)
+    asked = run.served() and run.answered and not run.stats
+    return asked and all(says(name, "process-of-engine") for name in own)
+
+
 def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
     """A start that is not through, and whose weights came far slower than a local disk gives them: of a server that
     serves it is past."""
-    took, size = run.last("weights-read"), run.number("weights-took", "size")
-    if took is None or not size or size < 0 or run.served() or run.stopped is not None or run.deaths:
+    size, (at, seconds) = run.number("weights-took", "size"), _reading(run)
+    if not size or size < 0 or run.served() or run.stopped is not None or run.deaths:
         return None
-    seconds = float(took.fields["seconds"])
-    ranks = (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+    ranks = _ranks_of(case)
     rate = size * ranks * 1024 / max(seconds, 1.0)
     if seconds < _SLOW_S or rate >= _SLOW_MIB_S:
         return None
@@ -83,16 +94,33 @@ def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
         case,
         run,
         f"The weights were read at {rate:.0f} MiB/s: their storage is slow",
-        at=took.index,
+        at=at,
         arithmetic=Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),
         changes=(_storage(case), *known(case, run.last("weights-shards"))),
         refute="the weights are quantized while they are loaded, or another load reads from the same disk meanwhile",
     )
 
 
+def _reading(run: AnalysedRun) -> tuple[int, float]:
+    """The line that ends the reading of the weights and its seconds: as printed, else by the clock, since the line of a
+    step before it (releases before 0.8 print the size alone)."""
+    if (read_in := run.last("weights-read")) is not None:
+        return read_in.index, float(read_in.fields["seconds"])
+    took = run.first("weights-took")
+    if took is None:
+        return 0, 0.0
+    before = next((line.at for line in reversed(run.lines[: took.index]) if line.at), None)
+    return took.index, seconds_between(before, run.lines[took.index].at) or 0.0
+
+
+def _ranks_of(case: Case) -> int:
+    return (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
+
+
 def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
-    """A log that ends in the bar of the weights' files, which counts what is left in hours: files differ in size, so
-    the pace of one says little, and that of several with the time of all of them does."""
+    """A log that ends in the bar of the weights' files, which counts what is left in hours, or in minutes of a model
+    that its name calls small: files differ in size, so the pace of one says little, and that of several with the time
+    of all of them does. The bar's own estimate weighs the last files: twice in a row it tells a disk that got slow."""
     last = silence.wait(run)
     if last is None or last.id != "weights-shards" or run.served() or run.stopped is not None or run.deaths:
         return None
@@ -101,8 +129,12 @@ def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
         return None
     took = seconds_of(told["took"])
     whole = took * int(told["total"]) / int(told["done"])
-    if took < _SLOW_S or whole < _SLOW_WHOLE_S:
+    size = weights_by_name(case)
+    slow = size is not None and size * _ranks_of(case) * 1024 / max(whole, 1.0) < _SLOW_MIB_S
+    if took < _SLOW_S or (whole < _SLOW_WHOLE_S and not slow and _estimated(run) < _SLOW_WHOLE_S):
         return None
+    if whole < _SLOW_WHOLE_S and not slow:
+        return _got_slow(case, run, last, told)
     return _slow_storage(
         case,
         run,
@@ -113,6 +145,27 @@ def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
         ),
         changes=(*known(case, last), _storage(case)),
         refute="the files are downloaded meanwhile, or quantized while they are loaded",
+    )
+
+
+def _estimated(run: AnalysedRun) -> float:
+    """The least of what the last two states of the bar estimate for all files, in seconds; 0 where it stands once."""
+    bars = [read("shards-progress", run.lines[hit.index].text) for hit in run.all("weights-shards")][-_FILES:]
+    sums = [seconds_of(bar["took"]) + seconds_of(bar["left"]) for bar in bars if bar is not None and bar.get("left")]
+    return min(sums) if len(sums) == _FILES else 0.0
+
+
+def _got_slow(case: Case, run: AnalysedRun, last: Hit, told: Mapping[str, str]) -> Finding:
+    """The first files came in time: what they came from, a cache or a disk with room, is used up."""
+    whole = _estimated(run)
+    return _slow_storage(
+        case,
+        run,
+        f"Reading the weights got slow on its way: {told['left']} are left for the last files",
+        at=last.index,
+        arithmetic=Arithmetic("all files", round(whole), "s", f"{told['took']} + {told['left']}", "the log"),
+        changes=(_storage(case), *known(case, last)),
+        refute="one file is far larger than the others, or another program reads from the same storage meanwhile",
     )
 
 
@@ -193,6 +246,36 @@ def _storage(case: Case) -> Change:
     return thing(ChangeKind.OS, "model-files", Direction.CHANGE, why, command=command)
 
 
+def _did_not_meet(case: Case, run: AnalysedRun) -> Finding | None:
+    """Some ranks are through NCCL's set-up, and others that began it are not: those wait for a connection."""
+    if run.served() or run.stopped is not None or run.deaths:
+        return None
+    began: dict[str, dict[str, Hit]] = {}
+    through: dict[str, set[str]] = {}
+    for hit in run.all("nccl-init"):
+        told = hit.fields
+        if told["state"] == "START":
+            began.setdefault(told["comm"], {})[told["rank"]] = hit
+        else:
+            through.setdefault(told["comm"], set()).add(told["rank"])
+    for comm, ranks in began.items():
+        left = sorted(int(rank) for rank in ranks if rank not in through.get(comm, ()))
+        if not left or comm not in through:
+            continue
+        last = ranks[str(left[-1])]
+        return finding(
+            RULE,
+            title=f"NCCL's set-up does not end for {len(left)} of {last.fields['ranks']} ranks",
+            detail=f"rank {', '.join(map(str, left))} began it and did not end it; the others are through",
+            confidence=Confidence.LIKELY,
+            evidence=(case.line(ranks[str(left[0])].index), case.line(last.index)),
+            changes=ways_out(case),
+            refute="these ranks write that their set-up is complete",
+            then=silence.usual(run).look,
+        )
+    return None
+
+
 def _stands_still(case: Case, run: AnalysedRun) -> Finding | None:
     """Does a file end at a line after which starts are known to stand still, where the next one comes in seconds?
 
@@ -246,17 +329,21 @@ def _alone(case: Case) -> bool:
 
 def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
     late = silence.behind(case.run) if case.run is not None else None
+    last = silence.wait(case.run) if case.run is not None else None
     return finding(
         RULE,
         title=f"Ranks have waited {minutes} minutes for each other",
         detail=str(late) if late is not None else "",
+        severity=Severity.WILL_FAIL_UNDER_LOAD
+        if case.run is not None and case.run.served()
+        else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(
             *((case.line(late.index),) if late is not None else ()),
             case.line(waits[0].index),
             case.line(waits[-1].index),
         ),
-        changes=ways_out(case),
+        changes=first_of_each((*known(case, last), *ways_out(case))),
         refute=f"a rank computes meanwhile: its GPU is busy in `{maker_tool(case).name}`, its memory changes",
     )
 

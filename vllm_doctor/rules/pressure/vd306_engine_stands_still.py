@@ -30,18 +30,18 @@ def judge(case: Case) -> Outcome:
         return waiting
     told = run.all("stats")[-_OF_A_WAIT:]
     needed = _OF_A_WAIT if run.waits and told and run.waits[-1].index > told[0].index else STANDS
+    count = _since_an_answer(run)
     last = run.stats[-needed:]
     queue = [s.waiting for s in last]
     if len(last) < needed or not all(still(s, last[-1]) for s in last) or queue != sorted(queue):
         return Clear("in the last statistics no running request stands still")
     if run.stopped is not None or run.root is not None:
         return Clear("the service was ended")
-    count = lines_still(run)
     # a request that was given up leaves its figures behind; new ones would be served then, and these only queue
     grew = queue[-1] > queue[0]
-    hits = run.all("stats")[-count:]
-    if any(_moved(line.text) for line in run.lines[hits[0].index :]):
+    if count < needed:
         return Clear("clients got answers or gave up meanwhile, so the last statistics are stale")
+    hits = run.all("stats")[-count:]
     return finding(
         RULE,
         title=f"{_running(last[-1].running)}, but {count} lines of statistics show no token and no change",
@@ -54,6 +54,13 @@ def judge(case: Case) -> Outcome:
         refute="the server answers a new short request: then the statistics are stale",
         then=_LOOK if grew else "",
     )
+
+
+def _since_an_answer(run: AnalysedRun) -> int:
+    """The last lines of statistics in which nothing moved, after the last answer that a client got among them."""
+    hits = run.all("stats")[-lines_still(run) :] if run.stats else []
+    answered = max((i for i, line in enumerate(run.lines) if _moved(line.text)), default=-1)
+    return sum(hit.index > answered for hit in hits)
 
 
 def _waiting(case: Case, run: AnalysedRun) -> Finding | None:

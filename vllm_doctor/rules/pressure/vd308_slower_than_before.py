@@ -101,8 +101,15 @@ def _below_floor(case: Case, run: AnalysedRun) -> Finding | None:
             else tokens_a_second("a fault below", floor, f"a tenth of that, {ENOUGH:g} at most", "any kernel and link"),
         ),
         refute="the engine computes on a processor, or it reads its weights from the host for each token",
-        first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else None,
+        first=set_flag(case, "cpu-offload-gb", None, Direction.LOWER, why) if offload else _with_graphs(case),
     )
+
+
+def _with_graphs(case: Case) -> Change | None:
+    if case.effective("enforce-eager") is not True:
+        return None
+    why = "each step starts its kernels one by one; a graph starts them at once, which few requests feel most"
+    return set_flag(case, "enforce-eager", None, Direction.REMOVE, why)
 
 
 def _slow(
