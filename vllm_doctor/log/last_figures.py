@@ -174,7 +174,6 @@ def _waiting_in_vain(run: AnalysedRun) -> str | None:
         "them back"
     )
 
-<<<<<<< HEAD
 
 def _slow_to_its_client(run: AnalysedRun) -> str | None:
     """Somebody measured it from the same terminal, and each token after the first took a second and more."""

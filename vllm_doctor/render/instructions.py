@@ -106,6 +106,7 @@ _DEEDS = {
     "port-holder": "stop the program that holds the port, if nobody needs it",
     "operating-system": "run vLLM on Linux",
     "orphaned-engine": "stop the orphaned engine",
+    "other-rank": "find out why the rank at the other end ended",
     "other-programs": "close programs that hold much of the memory",
     "other-gpu-processes": "stop the other programs that hold the GPU's memory",
     "placement": "make a node accept the pod",

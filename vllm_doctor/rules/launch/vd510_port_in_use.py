@@ -66,7 +66,7 @@ def _ports_of_its_own(case: Case) -> Change | None:
     """vLLM asks the kernel for a free port, closes it, and torch binds it seconds later (utils/network_utils.py)."""
     why = (
         "vLLM chose this port while it was free, and another engine of this host took it before torch did: start the "
-        "engines one after another, or give each a number of its own, from which it looks for free ports"
+        "engines one after another, or give each another number, from which it looks for free ports"
     )
     if case.env("VLLM_PORT") is not None:
         return None

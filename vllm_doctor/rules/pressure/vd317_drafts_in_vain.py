@@ -29,7 +29,7 @@ def judge(case: Case) -> Outcome:
     if run.root is not None or run.stopped is not None:
         return Clear("the service was ended")
     if any(line.level == "ERROR" and says(line.module or "", "module-of-connector") for line in run.lines):
-        return Clear("a KV connector failed before: what the drafts are read from may be incomplete")
+        return Clear("a KV connector failed before, so the cache that the drafts read may be incomplete")
     accepted, drafted = (sum(int(hit.fields[name]) for hit in counted) for name in ("accepted", "drafted"))
     if drafted < _ENOUGH or any(_rate(hit) >= _TENTH for hit in counted):
         return Clear(f"{accepted} of {drafted} proposed tokens were taken")
