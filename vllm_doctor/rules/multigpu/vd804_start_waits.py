@@ -109,6 +109,8 @@ def _reading(run: AnalysedRun) -> tuple[int, float]:
     took = run.first("weights-took")
     if took is None:
         return 0, 0.0
+    if (own := read("loading-seconds", run.lines[took.index].text)) is not None:
+        return took.index, float(own["seconds"])
     before = next((line.at for line in reversed(run.lines[: took.index]) if line.at), None)
     return took.index, seconds_between(before, run.lines[took.index].at) or 0.0
 
