@@ -210,3 +210,8 @@ def test_options_behind_a_word_for_them_are_a_launch(line: str) -> None:
 @pytest.mark.parametrize("line", ["--max-num-seqs 16", "--verbose --colour always", "-- see above --max-num-seqs"])
 def test_one_option_alone_or_another_programs_are_none(line: str) -> None:
     assert command_in([line]) is None
+
+
+def test_a_sentence_with_the_commands_words_is_no_command() -> None:
+    assert command_in(["vllm serve starts, then it is gone"]) is None
+    assert command_in(["vllm serve mymodel --port 8001"]) is not None

@@ -26,6 +26,8 @@ _LABEL = Pattern(
 )
 # A command within a sentence, as Markdown marks code.
 _CODE = Pattern(r"`(?P<code>[^`\n]{8,4000})`")
+# `vllm serve starts, then …`: vLLM takes one model, so a second word is a sentence's.
+_SENTENCE = Pattern(r"vllm serve [^\W\d]{1,20},? [^\W\d]{1,20}\b(?!=)")
 _GOES_ON = Pattern("[\uff0c\u3002\uff1b]")
 # A line of options alone, and how many make a launch.
 _OPTION, _OPTIONS = Pattern(r"\s{0,16}--[a-z][a-z0-9_-]{1,60}(?:[\s=]|$)"), 2
@@ -182,7 +184,7 @@ def _parsed(text: str) -> Launch | None:
     if " run " in text and not all(mark in text for mark in _OF_VLLM) and not any(m in text for m in _STARTS[:3]):
         return None
     told = _unlabelled(without_prompts(_marked(text).strip(), _BEGINS, _STARTS))
-    if not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]:
+    if _SENTENCE.match(told) or (not told.startswith(_BEGINS) and "=" not in told.split(" ", 1)[0]):
         return None
     try:
         return parse_line(first_command(told))
