@@ -1,8 +1,15 @@
 """Words of one thing stand near each other in any order, in any language that the lists have."""
 
+from pathlib import Path
+
 import pytest
 
+from vllm_doctor.log import spoken
 from vllm_doctor.log.spoken import spoken_near
+
+LOG = Path(spoken.__file__).parent
+# What the lists of words have, by language (spoken.json) and by row (catalogue/told.json).
+_BYTES = 63_600
 
 LACK = (("vram", "lack"), ("memory", "device", "lack"), ("memory-gone", "device"))
 
@@ -54,3 +61,9 @@ def test_what_takes_it_back_stands_right_beside() -> None:
     assert not _said("the model loads fine", ("load", "weights"), behind="well")
     assert _said("the model loads, and then all is fine", ("load", "weights"), behind="well")
     assert not _said("GPU \uba54\ubaa8\ub9ac 24GB, \ub514\uc2a4\ud06c \ubd80\uc871", *LACK, among="another-thing")
+
+
+def test_the_lists_of_words_do_not_grow() -> None:
+    """A miss is mended by what a sentence is made of; a word that comes in pays for itself with one that goes."""
+    lists = (LOG / "spoken.json", LOG / "catalogue" / "told.json")
+    assert sum(len(path.read_bytes()) for path in lists) <= _BYTES

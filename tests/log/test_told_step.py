@@ -154,9 +154,10 @@ def test_what_only_looks_like_one_of_these_is_an_account(text: str) -> None:
     assert memory_accounts([SERVER, text]) == [1]
 
 
-def test_an_account_in_which_nothing_of_a_server_is_named_is_of_anything() -> None:
-    assert not memory_accounts(["it goes out of memory while loading"])
-    assert memory_accounts(["the engine goes out of memory while loading"]) == [0]
+def test_an_account_that_names_nothing_of_a_setup_is_advice_or_a_plan() -> None:
+    assert not memory_accounts(["the engine goes out of memory while loading"])
+    for named in ("on an L40S", "with an 8B", "in 0.9.1", "with --max-num-seqs 64", "on 24 GB"):
+        assert memory_accounts([f"it goes out of memory while loading, {named}"]) == [0], named
 
 
 def test_a_launch_given_beside_it_names_the_server() -> None:
@@ -210,7 +211,7 @@ def test_a_programs_words_in_advice_are_no_failure() -> None:
 
 
 def test_words_count_only_where_no_program_wrote() -> None:
-    told = "graph capture gets to 60% and it goes out of memory"
+    told = "graph capture gets to 60% on my 4090 and it goes out of memory"
     assert [finding.code for finding in judged_text(told).findings] == ["VD130"]
     assert not judged_text(f"INFO 01-01 00:00:00 [api_server.py:1] up\n{told}").findings
 
@@ -229,7 +230,9 @@ def test_a_step_that_words_alone_name_is_never_certain() -> None:
 
 
 def test_a_kill_for_memory_of_no_device_is_the_hosts() -> None:
-    assert kill_accounts(["OOM on my Mac with vllm-metal, opt-125m. It prints the memory and then it is killed"]) == [0]
+    assert kill_accounts(
+        ["OOM on my 16 GB Mac with vllm-metal, opt-125m. It prints the memory and then it is killed"]
+    ) == [0]
     assert not kill_accounts(["CUDA out of memory on my card with vllm. I then killed it"])
 
 
@@ -241,3 +244,24 @@ def test_a_call_in_another_sentence_than_the_one_that_speaks_of_memory_is_talk()
 
 def test_an_options_name_is_no_word_for_a_step() -> None:
     assert told_step(["vllm: error: unrecognized arguments: --disable-log-requests"], 0) is None
+
+
+def test_the_step_behind_the_words_for_memory_counts_before_the_one_ahead_of_them() -> None:
+    told = "two images per request: CUDA out of memory in the vision encoder, text requests work"
+    assert told_step([told], 0) is StartupPhase.PROFILE_ENCODER
+    assert told_step(["it loads the weights, then it goes out of memory while profiling"], 0) is StartupPhase.PROFILE
+
+
+def test_a_step_within_anothers_words_and_a_models_name_are_read_as_they_are_meant() -> None:
+    dummies = "CUDA out of memory while warming up the sampler with 256 dummy requests"
+    assert told_step([dummies], 0) is StartupPhase.WARMUP
+    assert told_step(["it tried loading all of Qwen3-30B on GPU 0: out of memory"], 0) is StartupPhase.WEIGHTS
+
+
+def test_the_encoder_runs_in_the_profile_run() -> None:
+    assert told_step(["the image encoder OOMs during profiling"], 0) is StartupPhase.PROFILE_ENCODER
+
+
+def test_the_server_of_another_program_is_that_programs() -> None:
+    assert not memory_accounts(["the llama.cpp server OOMs on my 3090"])
+    assert memory_accounts(["the vllm server OOMs on my 3090"]) == [0]

@@ -47,7 +47,7 @@ GRAMMAR |= {"log/read/panel.py", "log/read/pretty_answer.py"}
 # Marks of quotations, figures as any language sets them, and where a sentence ends.
 GRAMMAR |= {"log/read/frame.py", "log/read/retold.py", "log/told_memory.py", "log/told_step.py"}
 # How the names of models and cards look, and how many there are.
-GRAMMAR |= {"log/told_setup.py", "log/helping_words.py"}
+GRAMMAR |= {"log/told_setup.py", "log/helping_words.py", "log/told_text.py", "log/falls_short.py"}
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda p: str(p.relative_to(PACKAGE / "rules")))

@@ -306,12 +306,12 @@ def test_offloaded_weights_are_as_many_as_do_not_fit() -> None:
             id="it grows until it crashes",
         ),
         pytest.param(
-            "Bij het laden van de gewichten stopt vLLM: onvoldoende GPU-geheugen.",
+            "Bij het laden van de gewichten stopt vLLM 0.9.1: onvoldoende GPU-geheugen.",
             ("VD110", "startup-weights", "model", None),
             id="another word for each thing",
         ),
         pytest.param(
-            "Le serveur vLLM tombe d\u00e8s qu'un client envoie une grande image : m\u00e9moire GPU insuffisante.",
+            "vLLM 0.11.0 tombe d\u00e8s qu'un client envoie une grande image : m\u00e9moire GPU insuffisante.",
             ("VD113", "multimodal-encoder", "limit-mm-per-prompt", '{"image": 1, "video": 0}'),
             id="a picture that is sent",
         ),
@@ -407,10 +407,46 @@ def test_what_fits_the_card_or_may_be_split_is_left_open(text: str) -> None:
 
 def test_a_start_without_its_step_is_a_start() -> None:
     assert _answer("vllm goes out of memory at start-up on an L40S").phase.value == "startup-profile"
-    assert _answer("vllm goes out of memory, start command: vllm").phase.value == "runtime-prefill-burst"
+    assert _answer("vllm 0.9.1 goes out of memory, start command: vllm").phase.value == "runtime-prefill-burst"
 
 
 def test_eight_bits_are_offered_to_a_card_that_computes_them() -> None:
     lines = "vllm 0.16 goes out of memory while loading a 13B in fp16 on my {}"
     assert "quantization" in [change.name for change in _answer(lines.format("3090")).changes]
     assert "quantization" not in [change.name for change in _answer(lines.format("V100 16GB")).changes]
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        pytest.param(
+            "Our second vLLM does not come up on the 121 GiB box: 3.1 GiB are free and it wants 12.4",
+            ("VD101", "startup-free-memory-check", "likely"),
+            id="the check before the start",
+        ),
+        pytest.param(
+            "vLLM 0.9.0: the KV cache needs 4.5 GiB for max-model-len 40960, there are only 4.0 GiB",
+            ("VD121", "startup-kv-cache", "likely"),
+            id="a cache too small",
+        ),
+        pytest.param(
+            "Beim Anlegen der Gewichte einer 32B soll CUDA 120 MiB reservieren, und 64 MiB sind frei.",
+            ("VD110", "startup-weights", "likely"),
+            id="torch's figures",
+        ),
+        pytest.param(
+            "vLLM 0.30 does not start on the new host: Available KV cache memory is -0.7 GiB at 0.75",
+            ("VD120", "startup-kv-cache", "likely"),
+            id="a size below nothing",
+        ),
+    ],
+)
+def test_what_is_free_and_less_than_what_is_wanted_tells_the_failure(line: str, shown: tuple[str, ...]) -> None:
+    answer = _answer(line)
+    assert (answer.code, answer.phase.value, answer.confidence.value) == shown
+
+
+def test_a_programs_words_within_a_persons_sentence_are_never_certain() -> None:
+    said = "CUDA error: an illegal memory access was encountered"
+    assert _answer(said).confidence.value == "confirmed"
+    assert _answer(f"it then died in the second pass with {said[12:]}").confidence.value == "likely"

@@ -7,7 +7,7 @@ import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import each, says
-from vllm_doctor.log.told_step import LONGEST, SENTENCE_END
+from vllm_doctor.log.told_text import LONGEST, SENTENCE_END
 from vllm_doctor.log.traceback import names_a_call
 from vllm_doctor.records.log import LogLine
 

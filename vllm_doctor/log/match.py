@@ -170,9 +170,10 @@ def pattern(message: str) -> re.Pattern[str]:
 
 
 def places(message: str, text: str) -> list[tuple[int, int]]:
-    """Where a message stands in a text, by its regex or by its words."""
+    """Where a message stands in a text, by its regex, by its words, or by its anchor where it has neither."""
     row = catalogue()[message]
-    by_regex = (found.span() for found in compiled(row.regex).finditer(text)) if row.regex else ()
+    by = row.regex or ("" if row.near else re.escape(row.anchor))
+    by_regex = (found.span() for found in compiled(by).finditer(text)) if by else ()
     return sorted({*by_regex, *_spoken(row, text)})
 
 

@@ -10,12 +10,13 @@ from vllm_doctor.log.failing_page import page_fails
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.fault_phase import HEADING
 from vllm_doctor.log.faults_of_run import IMPORTS, TOLD_MEMORY, RunWithFaults, fetches
-from vllm_doctor.log.match import anchors, of_exceptions, said_as_warning, says
+from vllm_doctor.log.match import Hit, anchors, of_exceptions, places, read, said_as_warning, says
 from vllm_doctor.log.run import ANNOUNCED
 from vllm_doctor.log.sentence_call import with_its_call
 from vllm_doctor.log.startup_phase import OF_A_START, StartupPhase, startup_phase_of
 from vllm_doctor.log.told_calls import BEFORE, BEHIND, told_calls
 from vllm_doctor.log.told_step import told_step, with_memory
+from vllm_doctor.log.told_text import is_prose
 from vllm_doctor.log.traceback import Crash, Link
 from vllm_doctor.log.unpickled import as_raised
 from vllm_doctor.records.log import FRONT_END, LogLine
@@ -93,11 +94,23 @@ class AnalysedRun(RunWithFaults):
 
     @cached_property
     def placed_by_words(self) -> bool:
-        """Did memory run out in a step that only a person's words name, or do they alone say that it did?"""
+        """Does a person's sentence alone tell what failed, or in which step memory ran out?"""
         root = self.root
-        if root is None or not root.ids & _MEMORY:
+        if root is not None and root.ids & _MEMORY:
+            return TOLD_MEMORY in root.ids or self.told_only(root.index, root.crash)
+        if not self.by_a_person or (root is not None and root.crash is not None and root.crash.root.frames):
             return False
-        return TOLD_MEMORY in root.ids or self.told_only(root.index, root.crash)
+        said = self.hits if root is None else root.hits
+        return bool(said) and all(self._within_a_sentence(hit) for hit in said)
+
+    def _within_a_sentence(self, hit: Hit) -> bool:
+        """Does a person's sentence have a program's words in its middle, or retell them?"""
+        line = self.lines[hit.index]
+        own = line.text[: line.text.rfind(" [")] if line.text.endswith("]") else line.text
+        if read(hit.id, line.text) is not None and read(hit.id, own) is None:
+            return True
+        begins = min((first for first, _ in places(hit.id, own)), default=0)
+        return not hit.fields and is_prose(own[:begins])
 
     def _retold_calls(self, fault: Fault) -> Fault:
         """Memory that ran out, with the calls that people name beside it where no traceback of it was kept."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import msgspec
 
+from vllm_doctor.log.told_text import SENTENCE_END
+
 _PATH = Path(__file__).with_name("spoken.json")
 # So much stands between the first word of a row and each other one, and before or behind what takes it back.
 _APART, _TAKES_BACK = 30, 14
@@ -22,6 +24,7 @@ _NO_NUMBER = frozenset(".:_")
 # Scripts below this one write a blank between two words.
 _WITH_BLANKS = "\u2e80"
 _LETTER = rf"[^\W{_WITH_BLANKS}-\U0010ffff]"
+_APOSTROPHES = "'\u2019"
 _WORDS_END = rf"(?:(?<!{_LETTER})(?={_LETTER})|(?<={_LETTER})(?!{_LETTER}))"
 
 _Span = tuple[int, int]
@@ -56,8 +59,13 @@ def _of(lists: Sequence[str], text: str) -> Iterator[_Span]:
         return
     for hit in hits[0]:
         beside = [min(others, key=lambda other: _apart(hit, other)) for others in hits[1:]]
-        if all(_apart(hit, other) <= _APART and "\n" not in text[slice(*_both(hit, other))] for other in beside):
+        if all(_apart(hit, other) <= _APART and _of_one(text[slice(*_both(hit, other))]) for other in beside):
             yield min(at[0] for at in (hit, *beside)), max(at[1] for at in (hit, *beside))
+
+
+def _of_one(text: str) -> bool:
+    """Is it of one sentence?"""
+    return "\n" not in text and SENTENCE_END.search(text) is None
 
 
 def _apart(one: _Span, other: _Span) -> int:
@@ -120,8 +128,10 @@ def _plain(word: str, text: str) -> Iterator[_Span]:
 
 
 def _joins(text: str, one: int, other: int) -> bool:
-    """Are both of one word, of a script that sets blanks between words?"""
-    return one >= 0 and other < len(text) and _letter(text[one]) and _letter(text[other])
+    """Are both of one word, of a script that sets blanks between words? `can` is none in `can't`."""
+    if one < 0 or other >= len(text) or not _letter(text[one]):
+        return False
+    return _letter(text[other]) or (text[other] in _APOSTROPHES and text[other + 1 : other + 2] == "t")
 
 
 def _letter(sign: str) -> bool:

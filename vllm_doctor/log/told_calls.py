@@ -17,8 +17,8 @@ _LONGEST = 2000
 # A file, with its line and its function where they follow in any language's words; or a word that may be a function.
 _PIECE = Pattern(
     r"(?P<file>(?:[A-Za-z]:)?[\w.~+\\/-]{0,300}\w\.py)\b"
-    r"(?:[\"\u201d]?[:,\uff0c]?[^\w\n]{0,3}(?:[^\W\d]{1,8} ?)?(?P<line>\d{1,6})\b[^\w\n]{0,3}[^\W\d_]{0,2}[,\uff0c]? ?"
-    r"(?:in|[\u4e00-\u9fff]{1,3}) (?P<function>\w{2,120})\b)?"
+    r"(?:[\"\u201d]?(?:[:,\uff0c]?[^\w\n]{0,3}(?:[^\W\d]{1,8} ?)?(?P<line>\d{1,6})\b[^\w\n]{0,3}[^\W\d_]{0,2})?"
+    r"[,\uff0c]? ?(?:in|[\u4e00-\u9fff]{1,3}) (?P<function>\w{2,120})\b)?"
     r"|(?<![\w/\\-])(?P<name>_{0,2}[a-z][a-z0-9]{1,40}_[a-z0-9_]{2,60}|[A-Za-z][a-z]{2,20}[A-Z]\w{2,40})\b(?!\.py)"
 )
 # A line that nobody numbered: a frame of none is one that a sentence tells by itself.

@@ -7,8 +7,11 @@ another program. And a text that denies it in one sentence, or says that it is o
 from collections.abc import Iterator, Sequence
 
 from vllm_doctor.knowledge.pattern import Pattern
+from vllm_doctor.log.falls_short import falls_short
 from vllm_doctor.log.match import places, says
-from vllm_doctor.log.told_step import LONGEST, START, TENANT, told_step
+from vllm_doctor.log.told_setup import names_a_setup
+from vllm_doctor.log.told_step import TENANT, told_step
+from vllm_doctor.log.told_text import LONGEST
 
 # A point ends a sentence where a blank follows; the full stop of Chinese and Japanese needs none. A comma ends what
 # comes before a question, and theirs what comes before its last clause.
@@ -26,8 +29,6 @@ _NOUN = Pattern(
 _WORD = Pattern(r"\w+")
 _COMMA = Pattern("[,;\uff0c]")
 _DEVICES = frozenset({"cuda", "hip", "rocm", "xpu", "npu", "hpu", "gpu", "mps", "device", "driver", "backend", "error"})
-# A headline that ends with what came of it: `LoRA on two cards: OOM`
-_RESULT, _END = Pattern(r"(?i)(?::|\u2192|[-=]>)\s{0,3}(?:cuda|hip|gpu|xpu|npu)?\s{0,3}$"), Pattern(r"[\s.!]{0,4}")
 _ITEM = Pattern(r"\s{0,20}(?:[-*\u2022+]|\d{1,3}[.)])\s")
 _STEPS = Pattern(r"(?:^|\s)\(?1[.)]\s.{1,400}?\s\(?2[.)]\s")
 _CARD, _ANY, _KILL, _HOST = "told-memory", "told-lack", "told-killed", "told-host-gone"
@@ -38,8 +39,6 @@ _RIGHT_BEHIND = 12
 _RIGHT_BEFORE = 8
 # So far behind that all is well a `but` takes it back.
 _GOES_ON = 25
-# A headline has no verb: one that names so much of a server and its setup tells of that one.
-_SETUP = 3
 
 
 def memory_accounts(lines: Sequence[str], *, of_server: bool = False) -> list[int]:
@@ -117,19 +116,14 @@ def _told(lines: Sequence[str], words: str, *, of_server: bool, verb: str = "") 
     """The sentences of each line that say it in these words, and neither ask, advise nor fear; `verb`: the row of the
     verbs one of which their line must have."""
     texts = [line[:LONGEST] for line in lines]
-    if not of_server and not any(says(text, "told-server") for text in texts):
-        return {}  # of what, nobody knows
+    if not (of_server or words in _ENDS or names_a_setup(texts)):
+        return {}
     denied = (words, "told-kill") if words in _ENDS else (words,)
     if any(_over(text) or any(_denied(one, *denied) for one in _sentences(text)) for text in texts):
         return {}
     listed = sum(_ITEM.match(text) is not None for text in texts) > 1
     found = {
-        i: [
-            one
-            for one in _sentences(text)
-            if _says_so(one, words)
-            and (verb or words in _ENDS or _happens(one, words) or _placed(texts, i) or says(one, START))
-        ]
+        i: [one for one in _sentences(text) if _says_so(one, words)]
         for i, text in enumerate(texts)
         if (not verb or says(text, verb))
         and not (listed and _ITEM.match(text))
@@ -155,8 +149,14 @@ def _says_so(sentence: str, words: str) -> bool:
         not _aside(sentence[:first])
         and not says(_right_behind(sentence, last), "told-aside", "told-supposed", "told-qualifies")
         and not (_beside_another(sentence, first, last) if words in _ENDS else _of_another(sentence, first, last))
-        for first, last in places(words, sentence)
+        for first, last in _said(words, sentence)
     )
+
+
+def _said(words: str, sentence: str) -> list[tuple[int, int]]:
+    """Where a sentence says it, in these words or, of a device that it names, by its figures."""
+    short = falls_short(sentence) if words == _CARD and says(sentence, "told-card") else None
+    return places(words, sentence) + ([(short.first, short.last)] if short is not None else [])
 
 
 def _beside_another(sentence: str, first: int, last: int) -> bool:
@@ -174,7 +174,7 @@ def _beside_another(sentence: str, first: int, last: int) -> bool:
 
 def _aside(before: str) -> bool:
     """Does it ask, advise or fear? What somebody found is told: `I find that a long prompt will go OOM`."""
-    return says(before, "told-aside", "told-past") or (says(before, "told-supposed") and not says(before, "told-found"))
+    return says(before, "told-aside") or (says(before, "told-supposed") and not says(before, "told-found"))
 
 
 def _right_behind(sentence: str, last: int) -> str:
@@ -182,25 +182,6 @@ def _right_behind(sentence: str, last: int) -> str:
     end = last + _RIGHT_BEHIND
     rest = _WORD.match(sentence, end) if sentence[end - 1 : end].isalnum() else None
     return sentence[last : rest.end() if rest is not None else end]
-
-
-def _happens(sentence: str, words: str) -> bool:
-    """Is there a verb, in the words for memory themselves where they are not English; or is it a headline that tells of
-    one server, and where or with what it ran out?"""
-    found = places(words, sentence)
-    foreign = any(letter.isalpha() and not letter.isascii() for letter in sentence)
-    nouns = all(_NOUN.fullmatch(sentence[first:last]) for first, last in found)
-    if foreign or says(sentence, "told-happens") or not nouns:
-        return True
-    setup = {sentence[first:last].lower() for first, last in places("told-server", sentence)}
-    return len(setup) >= _SETUP and any(
-        says(sentence[last:], "told-circumstance") or _came_of_it(sentence[:first], sentence[last:])
-        for first, last in found
-    )
-
-
-def _came_of_it(before: str, behind: str) -> bool:
-    return _RESULT.search(before) is not None and _END.fullmatch(behind) is not None
 
 
 def _denied(sentence: str, *rows: str) -> bool:
@@ -216,7 +197,10 @@ def _of_another(sentence: str, first: int, last: int) -> bool:
     """Is the program that is named last before it another one than vLLM, or, where none is, the one behind it, which
     does not only hold memory beside it? `out of memory in ollama`"""
     before = sentence[:first]
-    own, others = places("told-own-program", before), places("told-other-program", before)
+    others = places("told-other-program", before)
+    # `the llama.cpp server`: the word right behind a name is that program's.
+    named = {last + 1 for _, last in others}
+    own = [place for place in places("told-own-program", before) if place[0] not in named]
     if own or others:
         return max(others, default=(-1, -1)) > max(own, default=(-1, -1))
     return not says(sentence, TENANT) and _beside_another(sentence, first, last)

@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.gpus import Card, elsewhere, find
 from vllm_doctor.knowledge.hub import billions, bits_of_words, names_quantization
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.log.match import places, says
-from vllm_doctor.log.told_step import LONGEST, SENTENCE_END
+from vllm_doctor.log.told_text import LONGEST, SENTENCE_END
 
 _NAME = Pattern(r"(?<![A-Za-z0-9_./-])[A-Za-z0-9][A-Za-z0-9_./-]{1,100}(?<![./-])")
 _PART = Pattern("[,.!?;]\\s|[\u3002\uff01\uff1f\uff1b\uff0c]")
@@ -69,10 +69,29 @@ def told_setup(lines: Iterable[str]) -> ToldSetup:
     return ToldSetup(next(iter(sizes)) if len(sizes) == 1 else None, bits, card, total or None, several)
 
 
+def names_a_setup(texts: Iterable[str]) -> bool:
+    """Do these lines name what a server runs with: a model, a card or a size, a release, an option?
+
+    Who tells of a failure names some of it. Advice, plans, tests and lists of changes do not.
+    """
+    return any(
+        any(_billions(text)) or any(_cards(text)) or says(text, "release-in-words", "setting-in-words", "told-figure")
+        for text in texts
+    )
+
+
+def named_models(text: str) -> list[tuple[int, int]]:
+    """Where the names of models stand that tell how large these are."""
+    return [name.span() for name in _NAME.finditer(text) if _size_of(name[0]) is not None]
+
+
 def _billions(text: str) -> Iterator[float]:
     """The sizes of the models that a text names."""
-    names = (name[0] for name in _NAME.finditer(text))
-    return (size for name in names if (size := billions(name)) is not None and not _DEVICE.fullmatch(name))
+    return (size for name in _NAME.finditer(text) if (size := _size_of(name[0])) is not None)
+
+
+def _size_of(name: str) -> float | None:
+    return None if _DEVICE.fullmatch(name) else billions(name)
 
 
 def _cards(text: str) -> Iterator[tuple[Card, int, int]]:

@@ -14,6 +14,7 @@ import msgspec
 
 from vllm_doctor.knowledge.pattern import Pattern
 from vllm_doctor.knowledge.versions import flag, newest_known
+from vllm_doctor.log.falls_short import falls_short
 from vllm_doctor.log.match import Message, catalogue, messages, read, says
 from vllm_doctor.log.torch_oom import torch_oom
 
@@ -48,6 +49,7 @@ _WORD = Pattern(r"(?<![A-Za-z_])[a-z]{5,30}(?![A-Za-z_])")
 _STOP = Pattern("[.!?](?:\\s|$)|[\u3002\uff01\uff1f(\uff08\n]")
 # torch's class for it (torch/cuda/__init__.py), and its beginning at the end of a line.
 _OF_MEMORY = "OutOfMemoryError"
+_OUT, _BEGUN = "out of memory", len("out of")
 _CUT = Pattern(r"(?<![\w.])(?:[a-z]{2,20}\.){0,3}(?P<name>OutOfM[A-Za-z]{0,10})$")
 _CLASS = Pattern(r"[A-Za-z_.]{0,60}(?:Error|Exception) ?[:\uff1a]")
 # Marks that tell one message from all others, and no fewer; figures that do so without another mark.
@@ -56,6 +58,9 @@ _ENOUGH, _FIGURES = 4, 3
 _ROUNDED, _SAME_SUM = 0.02, 0.005
 _TWO = 2
 _SIZES = frozenset({"size", "part", "(part"})
+# People write a verb where a program writes a colon.
+_VERB = Pattern(r" (?:is|was|of|=) (?=-?\d)")
+_LEFT, _LEFT_FOR_CACHE = "kv-available", "Available KV cache memory: {} GiB"
 _NO_BLOCK = "no-kv-blocks"
 # What a request may be long, and behind it the tokens that the cache takes.
 _LENGTHS = Pattern(
@@ -70,6 +75,11 @@ _NEEDED = (
     "ValueError: To serve at least one request with the model's max seq len ({}), ({} GiB KV cache is needed, which is "
     "larger than the available KV cache memory ({} GiB). Based on the available memory, the estimated maximum model "
     "length is {}."
+)
+_NEEDED_ALONE = (
+    "ValueError: To serve at least one request with the models's max seq len ({}), ({} GB KV cache is needed, which is "
+    "larger than the available KV cache memory ({} GB). Try increasing `gpu_memory_utilization` or decreasing "
+    "`max_model_len` when initializing the engine."
 )
 _FREE = "Free memory on device ({}/{} GiB) on startup is less than desired GPU memory utilization ({}, {} GiB)."
 
@@ -112,10 +122,14 @@ def retold(lines: Sequence[str]) -> list[str]:
 
 
 def _to_its_end(lines: Sequence[str]) -> list[str]:
-    """The lines, with the class whole that the end of the text has cut in two: of a class that says by itself what
-    failed."""
+    """The lines, with the class or the words whole that the end of the text has cut in two, where they say by
+    themselves what failed."""
     last = next((index for index in range(len(lines) - 1, -1, -1) if lines[index].strip()), None)
-    cut = _CUT.search(lines[last]) if last is not None else None
+    said = lines[last].rstrip() if last is not None else ""
+    more = next((_OUT[size:] for size in range(len(_OUT) - 1, _BEGUN, -1) if said.endswith(_OUT[:size])), "")
+    if last is not None and more:
+        return [*lines[:last], said + more, *lines[last + 1 :]]
+    cut = _CUT.search(said)
     if last is None or cut is None or not _OF_MEMORY.startswith(cut["name"]):
         return [*lines]
     return [*lines[:last], f"{lines[last].rstrip()}{_OF_MEMORY[len(cut['name']) :]}: ", *lines[last + 1 :]]
@@ -126,6 +140,8 @@ def _with_message(line: str) -> str:
         return line
     if not any(letter.isdigit() for letter in line):
         return _beside(line, _of_no_block(line))
+    if (said := _with_colon(line)) is not None:
+        return _beside(line, said)
     raised = _CLASS.search(line)
     if raised is None and says(line, "signed-by-program"):
         return line
@@ -138,11 +154,18 @@ def _with_message(line: str) -> str:
     told_apart = len({meant.message.id for meant in best}) == 1
     without = _without_figures(line[raised.start() :]) if raised else None
     message = _written(best[-1]) if told_apart else without or _by_its_sum(line, told) or _of_no_block(line)
-    return _beside(line, message or _of_short_cache(line, told))
+    return _beside(line, message or _of_short_cache(line, told) or _of_check(line))
 
 
 def _beside(line: str, message: str | None) -> str:
     return line if message is None else f"{line} [{message}]"
+
+
+def _with_colon(line: str) -> str | None:
+    """The size that the engine left for its cache, below nothing, as a person quotes it: `memory is -1.2 GiB`."""
+    as_printed = _VERB.sub(": ", line)
+    left = read(_LEFT, as_printed) if as_printed != line and read(_LEFT, line) is None else None
+    return _LEFT_FOR_CACHE.format(left["size"]) if left is not None and left["size"].startswith("-") else None
 
 
 def _by_its_sum(line: str, told: _Told) -> str | None:
@@ -176,18 +199,24 @@ def _of_short_cache(line: str, told: _Told) -> str | None:
     lengths = _LENGTHS.search(line)
     if lengths is not None and int(lengths["fit"]) < int(lengths["asked"]):
         return _SHORT_CACHE.format(lengths["asked"], lengths["fit"])
-    sizes = [float(_number(one)) for one in told.figures if one.kind in _SIZES]
-    counts = [int(one.number.translate(_SEPARATORS)) for one in told.figures if one.kind == "number"]
-    if len(sizes) != _TWO or len(counts) < _TWO or not _says_short(line):
+    short = falls_short(line)
+    counts = sorted(int(one.number.translate(_SEPARATORS)) for one in told.figures if one.kind == "number")[::-1]
+    if short is None or not counts:
         return None
-    (need, have), (asked, fit) = sorted(sizes)[::-1], sorted(counts)[::-1][:_TWO]
-    same = have > 0 and fit > 0 and abs(need / have - asked / fit) <= _ROUNDED * need / have
-    return _NEEDED.format(asked, need, have, fit) if same and need > have else None
+    if len(counts) == 1:
+        return _NEEDED_ALONE.format(counts[0], short.wanted, short.free)
+    asked, fit = counts[:_TWO]
+    times = short.wanted / short.free if short.free else 0
+    same = fit > 0 and abs(times - asked / fit) <= _ROUNDED * times
+    return _NEEDED.format(asked, short.wanted, short.free, fit) if same else None
 
 
-def _says_short(line: str) -> bool:
-    """Does a line say what a KV cache needs, and that there is only so much?"""
-    return says(line, "told-need") and says(line, "told-only")
+def _of_check(line: str) -> str | None:
+    """vLLM's check before the start in a person's words: what is free, what is wanted, and what the card has."""
+    short = falls_short(line) if says(line, "told-start") and not says(line, "told-memory") else None
+    if short is None or short.total is None:
+        return None
+    return _FREE.format(short.free, short.total, round(short.wanted / short.total, 2), short.wanted)
 
 
 def _number(figure: _Figure) -> str:
