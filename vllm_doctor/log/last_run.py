@@ -15,7 +15,7 @@ from vllm_doctor.log.faults_of_run import IMPORTS
 from vllm_doctor.log.match import Hit, kinds, milestones, read, says, stops
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.log.startup_phase import OF_A_START, StartupPhase, startup_phase_of
-from vllm_doctor.records.log import Log, LogLine, RunLines
+from vllm_doctor.records.log import FRONT_END, Log, LogLine, RunLines
 
 # What uvicorn says when nothing is served any more; after it the process only takes down what it had.
 _COMPLETE = ("app-stopped", "uvicorn-finished")
@@ -157,7 +157,9 @@ def _replaced(lines: Sequence[LogLine], ends: AbstractSet[int]) -> Iterator[int]
             continue
         mine = (line.stream, line.pid)
         other = present.get((line.stream, role))
-        if other not in {None, mine} and last[other] < index:
+        # a server may have several engines of one name (vllm-omni's stages): it goes on speaking itself
+        of_one = any(name in FRONT_END and last[one] > index for (_, name), one in present.items())
+        if other not in {None, mine} and last[other] < index and not of_one:
             yield max(last[one] for one in present.values() if last[one] < index) + 1
             present = {}
         if other is not None or mine not in known:

@@ -318,7 +318,9 @@ class AnalysedRun(RunWithFaults):
             return False
         # An engine becomes ready once: one that was, and failed, starts before it is ready again.
         again = fault.startup_phase in {StartupPhase.READY, StartupPhase.SERVING} and not self._starts(fault.last)
-        return not self.served(fault.last, death, least=StartupPhase.SERVING if again else StartupPhase.READY)
+        least = StartupPhase.SERVING if again else StartupPhase.READY
+        engine = (fault.crash.process, fault.crash.pid) if fault.crash is not None else (None, None)
+        return not self.served(fault.last, death, least=least, engine=engine)
 
     def up_at(self, fault: Fault) -> bool:
         """Was the engine up when this failed? It had become ready, it was in a step of the engine or in a request's.

@@ -43,6 +43,8 @@ _HEAD = 2000
 _ASKS_VERSION = "vllm.__version__"
 # Where the code of a server and of its ranks lies.
 _FILES = ("/vllm/", "/ray/", "ray::", "ray.exceptions")
+# How a V1 engine's process is called; behind it stands its rank, if it has one.
+_ENGINE = "EngineCore"
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -298,19 +300,33 @@ class Run:
         found = [s for i, s in self.miles if before is None or i < before]
         return max(found, key=ORDER.__getitem__, default=None)
 
-    def served(self, after: int = -1, until: int | None = None, *, least: StartupPhase = StartupPhase.READY) -> bool:
-        """Did it serve, or become ready to (`least`), between two lines? Without any: at all.
+    def served(
+        self,
+        after: int = -1,
+        until: int | None = None,
+        *,
+        least: StartupPhase = StartupPhase.READY,
+        engine: "tuple[str | None, int | None]" = (None, None),
+    ) -> bool:
+        """Did it serve, or become ready to (`least`), between two lines? Without any: at all. Of several engines under
+        one server each tells of itself that it is ready (`engine`: the one that is asked about).
 
         After a line that failed, statistics count only with tokens, and only the second ones: the server prints them
         whether its engine runs or not, and the first ones tell of the time before, too.
         """
         found = {i for i, s in self.miles if after < i and (until is None or i < until) and ORDER[s] >= ORDER[least]}
         found -= self._without_progress(after)
+        found -= {i for i in found if self._of_another_engine(i, *engine)}
         if after < 0:
             return bool(found)
         told = {h.index: h.fields for h in self.all("stats")}
         with_tokens = [i for i in found if i in told and any(float(told[i][f]) for f in ("prompt", "generation"))]
         return bool(found - set(told)) or len(with_tokens) > 1
+
+    def _of_another_engine(self, index: int, process: str | None, pid: int | None) -> bool:
+        line = self.lines[index]
+        engines = (process or "").startswith(_ENGINE) and (line.process or "").startswith(_ENGINE)
+        return engines and None not in {pid, line.pid} and pid != line.pid
 
     @cached_property
     def stalled(self) -> int:

@@ -135,6 +135,8 @@ def _starts_here(line: LogLine, seen: _Seen) -> bool | None:
     if says(text, "engine-config"):
         name = line.process or ""
         new = name in seen.engines and (seen.engines[name] != line.pid or line.pid is None)
+        # a server that announced itself has several (vllm-omni's stages) before it announces itself again
+        new = new and not (seen.server and line.pid is not None)
         seen.engines[name] = line.pid
         return new
     if any(r in text for r in anchors("unrecognized-arguments", "argument-invalid")):
