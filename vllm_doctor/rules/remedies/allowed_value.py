@@ -7,6 +7,7 @@ from vllm_doctor.knowledge.near import near
 from vllm_doctor.knowledge.parser import registered_span
 from vllm_doctor.knowledge.version import as_version
 from vllm_doctor.knowledge.versions import Expression, Version
+from vllm_doctor.launch.json_value import json_meant
 from vllm_doctor.log.match import each, read, says
 from vllm_doctor.records.finding import Change, Scalar
 from vllm_doctor.records.verdict import ChangeKind, Direction
@@ -61,7 +62,7 @@ def replacement(case: Case, name: str, text: str, needed: str = "") -> tuple[Cha
         )
     pairs = read("value-no-json", text)
     if pairs is not None:
-        return (_as_json(case, name, pairs["value"].strip()),)
+        return (_as_json(case, name, next(iter(pairs.values())).strip()),)
     value, choices = refused(text), allowed(text)
     given = case.flag(name)
     if needed and isinstance(given, str) and says(given, "value-pairs"):
@@ -144,12 +145,15 @@ def _within(case: Case, value: str, first: str, last: str | None) -> Change | No
 
 
 def _as_json(case: Case, name: str, value: str) -> Change | None:
-    """`image=0,audio=0`, as it was written before; or a mapping whose quotes the shell took away."""
+    """`image=0,audio=0`, as it was written before; or JSON that something changed on its way to vLLM."""
     if says(value, "value-pairs"):
         pairs = {k: int(n) for k, _, n in (part.partition("=") for part in value.split(","))}
         return set_flag(case, name, json.dumps(pairs), Direction.CHANGE, "this release takes JSON, as one word")
-    why = f"write it as JSON in single quotes: the shell removed braces and quotes, and vLLM saw only {value}"
-    return thing(ChangeKind.FLAG, name, Direction.CHANGE, why)
+    meant, changed = json_meant(value)
+    why = f"write it as JSON in single quotes: {changed}"
+    if meant is not None:
+        return set_flag(case, name, json.dumps(meant), Direction.CHANGE, why)
+    return thing(ChangeKind.FLAG, name, Direction.CHANGE, f"{why}, and vLLM saw only {value}")
 
 
 def _unknown(case: Case, name: str, needed: str = "") -> Change | None:
