@@ -76,6 +76,8 @@ _BRANCH = Pattern(r"\s{0,40}(?:\| ?|\+(?=[ -]))")
 _MEMBER = Pattern(r"\s{0,40}\+[-+]{3,40}")
 # Lines of a call that was broken, before the exception that it led to.
 _BROKEN = 6
+# What Python raises where a table lacks what was looked up: the key alone, or nothing.
+LOOKUPS = frozenset({"KeyError", "IndexError", "StopIteration"})
 # Where somebody cut calls out of a traceback.
 _LEFT_OUT = frozenset({"...", "…", "[...]"})
 
@@ -135,9 +137,13 @@ class Crash(msgspec.Struct, frozen=True):
         """What was raised first. A task that was cancelled is how asyncio ends a wait: what came of it says why.
 
         What a debugger raises in itself it catches itself. Ray heads the calls of an actor's creation with its word.
+        A lookup that found nothing is told by the sentence that the same function raises for it.
         """
         told = (link for link in self.links if link.kind != "CancelledError" and not _of_a_debugger(link))
-        return next((link for link in told if link.frames or not says(link.message, "heads-a-creation")), self.links[0])
+        first = next(
+            (link for link in told if link.frames or not says(link.message, "heads-a-creation")), self.links[0]
+        )
+        return next((link for link in reversed(self.links) if _explains(link, first)), first)
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -175,6 +181,15 @@ def in_packages(file: str) -> str:
     """The path of a call from the folder of packages on: an environment under `/opt/mamba` is no kernel of Mamba."""
     found = _INSTALLED.match(file)
     return file[found.start(1) :] if found is not None else file
+
+
+def _explains(link: Link, first: Link) -> bool:
+    """Did the function whose lookup failed raise a sentence for it?"""
+    if first.kind not in LOOKUPS or " " in first.message.strip() or not first.frames or not link.frames:
+        return False
+    inner, failed = link.frames[-1], first.frames[-1]
+    here = (inner.file, inner.function) == (failed.file, failed.function)
+    return here and inner.by_hand and not failed.by_hand and " " in link.message.strip()
 
 
 def _of_a_debugger(link: Link) -> bool:

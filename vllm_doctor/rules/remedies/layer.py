@@ -13,7 +13,7 @@ from vllm_doctor.knowledge.layers.switches import ComponentSwitch, switches_of
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import read, says
 from vllm_doctor.log.startup_phase import StartupPhase, startup_phase_of
-from vllm_doctor.log.traceback import Crash, Frame, Link, in_packages
+from vllm_doctor.log.traceback import LOOKUPS, Crash, Frame, Link, in_packages
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
@@ -37,8 +37,6 @@ _DEFECTS = frozenset(
     {"AssertionError", "IndexError", "AttributeError", "UnboundLocalError", "KeyError", "TypeError", "NameError"}
     | {"ZeroDivisionError", "StopIteration", "RecursionError", "InvalidStateError"}
 )
-# Raised by hand they still hold a key or a number, and no sentence.
-_OF_TABLES = frozenset({"KeyError", "IndexError", "StopIteration"})
 _OF_PYTHON = frozenset({"UnboundLocalError", "NameError", "ZeroDivisionError", "RecursionError", "StopIteration"})
 # What is not there at all is missing in eager mode too.
 _ABSENT = frozenset({"NameError", "ImportError", "ModuleNotFoundError"})
@@ -405,7 +403,7 @@ def unforeseen(fault: Fault) -> bool:
         return False
     if not root.message.strip():
         return True
-    foreseen = root.kind == "AssertionError" or (library.raised_by_hand(fault) and root.kind not in _OF_TABLES)
+    foreseen = root.kind == "AssertionError" or (library.raised_by_hand(fault) and root.kind not in LOOKUPS)
     return not foreseen
 
 
