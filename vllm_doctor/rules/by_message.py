@@ -8,6 +8,7 @@ import msgspec
 from vllm_doctor.knowledge.answers import Answer, filled_in
 from vllm_doctor.log.fault import Fault
 from vllm_doctor.log.match import says
+from vllm_doctor.log.startup_phase import startup_phase_of
 from vllm_doctor.records.snapshot import Signal
 from vllm_doctor.records.verdict import Confidence
 from vllm_doctor.rules.case import Case
@@ -26,7 +27,8 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     `title` stands where the order's own says too little, and may name fields of the message as `{field}`; where one of
     them is not known, the order's own stands. The rule answers nothing beside one of `unless`, nor where the file of
-    the innermost call is one of the catalogue's `unless_in`, and `because` says why;
+    the innermost call is one of the catalogue's `unless_in`, nor where the calls are not of the step of a start
+    `only_in`, and `because` says why;
     nor, where it is `of_server`, of a program's own calls in a log in which vLLM wrote nothing.
     """
 
@@ -36,6 +38,7 @@ class MessageRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     confidence: Confidence = Confidence.CONFIRMED
     unless: tuple[str, ...] = ()
     unless_in: str = ""
+    only_in: str = ""
     of_server: bool = False
     because: str = ""
     answers: tuple[Answer, ...] = ()
@@ -71,6 +74,8 @@ def _judge(code: str, case: Case) -> Outcome:
         return fault
     row = next(row for row in rows if fault.ids & frozenset(row.messages))
     if fault.ids & frozenset(row.unless) or (row.unless_in and _inside(fault, row.unless_in)):
+        return Clear(row.because)
+    if row.only_in and startup_phase_of(fault.functions) != row.only_in:
         return Clear(row.because)
     if row.of_server and case.run is not None and not case.run.by_vllm and of_a_program(fault.files):
         return NotHere("a program of somebody's own failed, and vLLM wrote nothing")

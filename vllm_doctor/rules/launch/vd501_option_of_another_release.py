@@ -21,22 +21,30 @@ def judge(case: Case) -> Outcome:
     if not known:
         return Clear("no release has the refused options")
     at = f"vLLM {case.version_text}" if case.version_text else "This release"
+    newer = [_upgrade(case, o) for o in known[:1]]
+    by_program = _by_program(case, known[0])
     return finding(
         RULE,
         title=f"{at} has no --{known[0]}: {option_history(case, known[0])}",
         confidence=got.confidence,
         evidence=got.evidence,
         changes=(
+            *(newer if by_program else ()),
             *together(
                 (
                     *_follow(case, known),
                     *(remove(option, why) for option, why in hints(case, got.unknown).items()),
                 )
             ),
-            *(_upgrade(case, o) for o in known[:1]),
+            *(newer if not by_program else ()),
         ),
         refute="`vllm serve --help=all` of this very environment lists the option",
     )
+
+
+def _by_program(case: Case, option: str) -> bool:
+    """Does a program's own code give the argument? Who runs the program can take another vLLM, not the argument out."""
+    return case.root is not None and "engine-argument-unknown" in case.root.ids and case.flag(option) is None
 
 
 def _follow(case: Case, options: tuple[str, ...]) -> list[Change | None]:

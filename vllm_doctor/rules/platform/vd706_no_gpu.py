@@ -147,7 +147,8 @@ def judge(case: Case) -> Outcome:
         return _no_platform(case) or fault
     without = case.run.last("torch-of-cpu") if case.run is not None and fault.ids & _OF_TORCH else None
     of = _platform(case, fault)
-    check = _OPENED[of].check if of in _OPENED else "nvidia-smi"
+    known = "rocm" if of is None and _of_amd(case) is not None else of
+    check = _OPENED[known].check if known in _OPENED else "nvidia-smi"
     return finding(
         RULE,
         title="torch is the build for CPUs, which finds no GPU" if without is not None else "",
@@ -176,7 +177,7 @@ def _changes(case: Case, fault: Fault, of: str | None, *, of_cpu: bool) -> tuple
     return (
         build,
         opened,
-        _given() if not_given else None,
+        (_of_amd(case) or _given()) if not_given else None,
         ray,
         *(change for ids, change in _BY_NAME if fault.ids & ids),
         _COMPUTE_MODE if in_use else None,
@@ -257,6 +258,18 @@ def _no_platform(case: Case) -> Finding | None:
         changes=(_given(),),
         refute="the start goes on after this line, or it is vLLM's build for CPUs or another maker without its package",
     )
+
+
+def _of_amd(case: Case) -> Change | None:
+    """Somebody names an AMD card beside it: the wheel of the package index knows NVIDIA's alone."""
+    if case.run is None or not any(says(line.text, "names-amd-card") for line in case.run.lines):
+        return None
+    why = (
+        "the log names an AMD card, and pip's plain wheel of vLLM is built for NVIDIA: install vLLM and torch for "
+        "ROCm, or take AMD's image; the process must open /dev/kfd and /dev/dri"
+    )
+    see = "rocminfo | grep -m1 gfx; ls -l /dev/kfd /dev/dri; python -c 'import torch; print(torch.version.hip)'"
+    return thing(ChangeKind.PACKAGE, "wheel", Direction.CHANGE, why, command=see)
 
 
 def _given() -> Change:

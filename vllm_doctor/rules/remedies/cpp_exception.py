@@ -2,12 +2,16 @@
 
 from typing import NamedTuple
 
+from vllm_doctor.knowledge.answers import applies
+from vllm_doctor.knowledge.cuda_statuses import worded
+from vllm_doctor.knowledge.layers import layer_of
 from vllm_doctor.log.match import Hit, says
 from vllm_doctor.log.root_cause import AnalysedRun
 from vllm_doctor.records import excerpt
 from vllm_doctor.records.finding import Change
 from vllm_doctor.records.verdict import ChangeKind, Direction
 from vllm_doctor.rules.case import Case
+from vllm_doctor.rules.remedies.answer import changes_of
 from vllm_doctor.rules.say import environment, thing, upgrade
 
 # libstdc++ writes the reason below the class, each in a line; other processes may write between.
@@ -67,7 +71,18 @@ def _told(case: Case, kind: str, why: str) -> tuple[str, tuple[Change | None, ..
         return "Native code asked for an array of an impossible size", (newer, dump)
     if kind in _TITLES:
         return _TITLES[kind], (newer, dump)
-    return _by_reason(kind, why), (dump, newer)
+    return _of_its_part(case, kind, why, dump) or (_by_reason(kind, why), (dump, newer))
+
+
+def _of_its_part(case: Case, kind: str, why: str, dump: Change) -> tuple[str, tuple[Change | None, ...]] | None:
+    """The part that knows this reason, as it would where Python had passed the exception on."""
+    said = worded(f"{kind}: {why}")
+    part = layer_of((said,), ()) if why else None
+    changes = changes_of(case, part.answers, said) if part is not None else ()
+    if part is None or not changes:
+        return None
+    named = next((answer.title for answer in part.answers if answer.title and applies(answer, said)), "")
+    return named or _by_reason(kind, why), (*changes[:2], dump)
 
 
 def _by_reason(kind: str, why: str) -> str:

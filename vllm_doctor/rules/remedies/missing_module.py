@@ -238,7 +238,9 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     package = distributions.distribution(module)
     reader = stands_beside(fault)
     if package is None:
-        return _of_two_others(fault, reader, top, refute) if reader not in {None, top} else None
+        if reader is None:
+            return _of_another_release(case, fault, module, name, refute)
+        return _of_two_others(fault, reader, top, refute) if reader != top else None
     if reader is not None and reader != package:
         title = f"{reader} and the installed {package} do not fit each other"
         return MissingModule(title, (_made_for(case, reader, package), another(case, package)), refute)
@@ -254,6 +256,20 @@ def _lacks_name(case: Case, fault: Fault, module: str, name: str) -> MissingModu
     title = f"{package} does not fit this vLLM: {module} has no {name}"
     hidden = (_look_for_folder(module),) if "module-attribute" in fault.ids and "." not in module else ()
     return MissingModule(title, (another(case, package), *hidden), refute)
+
+
+def _of_another_release(case: Case, fault: Fault, module: str, name: str, refute: str) -> MissingModule | None:
+    """A package that no release of vLLM requires, and who reads it stands nowhere. One word may be one's own file."""
+    top, dot, _ = module.partition(".")
+    if (fault.crash is not None and fault.files) or not (dot or says(text(case, fault), "import-from-packages")):
+        return None
+    why = (
+        f"vLLM does not bring {top}: the code that reads this name was written for another release of {top}, most "
+        "often a newer one; install the release that it asks for"
+    )
+    command = f"pip show {shlex.quote(top)}; pip install -U {shlex.quote(top.replace('_', '-'))}; pip check"
+    change = thing(ChangeKind.PACKAGE, "foreign-package", Direction.UPGRADE, why, to=top, command=command)
+    return MissingModule(f"The installed {top} has no {name}", (change,), refute)
 
 
 def _of_two_others(fault: Fault, reader: str | None, package: str, refute: str) -> MissingModule | None:
@@ -349,6 +365,16 @@ def _newer_copy(module: str, top: str) -> Change:
     return thing(ChangeKind.PACKAGE, "foreign-package", Direction.UPGRADE, why, to=top, command=command)
 
 
+def _of_whoever_imports(module: str) -> Change:
+    """The calls are not given, and a module's name need not be that of its package."""
+    why = (
+        "no release of vLLM requires it: a model's own code, a plugin or the program that uses vLLM imports it; "
+        "install the package that its documentation names, in the environment that starts vLLM"
+    )
+    command = f"pip index versions {shlex.quote(module)}   # is it a package of this name?"
+    return thing(ChangeKind.PACKAGE, "foreign-module", Direction.ADD, why, to=module, command=command)
+
+
 def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     """A module that no release of vLLM requires: who imports it needs it; its name alone is no package to install."""
     frames = fault.crash.root.frames if fault.crash is not None else ()
@@ -358,7 +384,7 @@ def _of_others(fault: Fault, module: str) -> tuple[Change, ...]:
     if top != module:
         return (_newer_copy(module, top),)
     if not frames:
-        return ()
+        return (_of_whoever_imports(module),)
     why = f"{frames[-1].file} imports it, and no release of vLLM requires it: install what that code asks for"
     folder = frames[-1].file.rpartition("/")[0] or "."
     command = f"grep -rn {shlex.quote(module)} {shlex.quote(folder)} --include=*.md --include=*.txt --include=*.py"
