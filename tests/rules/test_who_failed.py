@@ -60,7 +60,7 @@ LOADER = ["vllm/transformers_utils/config.py", "transformers/modeling_gguf_pytor
         (
             _raised(STORE, "RuntimeError: [../third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out "
                     "waiting 900000ms for recv operation to complete"),
-            "A rank waited for another, which sent nothing in that time", "missing-rank",
+            "A rank waited 900 s for another, which sent nothing", "missing-rank",
         ),
         (
             _raised(["vllm_gaudi/v1/worker/hpu_model_runner.py", "vllm/model_executor/layers/linear.py"],
