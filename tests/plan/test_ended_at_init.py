@@ -73,4 +73,3 @@ def test_this_ends_the_start(config, flags, version, env, flag):
 )
 def test_this_does_not(config, flags, version, env):
     assert told(config, flags, version, env) == set()
-
