@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from vllm_doctor.log.match import read, says
+from vllm_doctor.log.match import kinds, places, read, says
 from vllm_doctor.log.run import Run
 from vllm_doctor.log.startup_phase import StartupPhase, encodes, phase_at, startup_phase_of
 from vllm_doctor.log.told_step import ENCODER, told_step
@@ -100,7 +100,13 @@ class RunWithPhases(Run):
     def _words(self, index: int) -> str:
         """The text of a line that no program signed, and that is none's answer to a call that it names."""
         line = self.lines[index]
-        return "" if line.module is not None or says(line.text, "method-of-engine", "signed-by-program") else line.text
+        if line.module is not None or says(line.text, "method-of-engine", "signed-by-program"):
+            return ""
+        return "" if self._known(index) and not places("told-memory", line.text) else line.text
+
+    def _known(self, index: int) -> bool:
+        """Is it a program's sentence, with its figures? `To serve at least one request` is no word for a step."""
+        return any(hit.index == index and hit.fields and kinds()[hit.id] == "cause" for hit in self.hits)
 
     def _at_run_time(self, index: int) -> bool:
         """In an excerpt without its start: does what stands around the line come from a server that was serving?"""

@@ -8,8 +8,9 @@ LONGEST = 2000
 SENTENCE_END = Pattern("[.!?;]\\s|[\u3002\uff01\uff1f\uff1b]")
 # A word of prose, and how many of them make the beginning of a sentence.
 _PROSE, _WORDS = Pattern(r"(?<![\w./-])[^\W\d_]{2,30}(?![\w:=(/.])"), 3
-# How programs begin a line: `raylet.cc:12: `, `(raylet) `, `[rank0]`, a class.
-_HEADED = Pattern(r"\s{0,20}(?:[(\[]|[^\s:]{2,80}:\s)")
+# How programs begin a line: `raylet.cc:12: `, `(raylet) `, `[rank0]`, a class, an object of JSON, a time; and how a
+# table sets its columns apart.
+_HEADED = Pattern(r"\s{0,20}(?:[(\[{]|\d{2,4}[-:/]\d\d|[^\s:]{2,80}:\s)|.{0,80}?(?:\S {3,}\S|\t)")
 
 
 def is_prose(text: str) -> bool:

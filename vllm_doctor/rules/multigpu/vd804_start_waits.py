@@ -336,9 +336,7 @@ def _ranks(case: Case, waits: Sequence[Hit], minutes: int) -> Outcome:
         RULE,
         title=f"Ranks have waited {minutes} minutes for each other",
         detail=str(late) if late is not None else "",
-        severity=Severity.WILL_FAIL_UNDER_LOAD
-        if case.run is not None and case.run.served()
-        else Severity.BLOCKS_START,
+        severity=Severity.WILL_FAIL_UNDER_LOAD if case.run is not None and case.run.served() else Severity.BLOCKS_START,
         confidence=Confidence.LIKELY,
         evidence=(
             *((case.line(late.index),) if late is not None else ()),
