@@ -6,6 +6,7 @@ from tests.log.judging import judged_text
 from vllm_doctor.log.startup_phase import StartupPhase
 from vllm_doctor.log.told_memory import kill_accounts, memory_accounts
 from vllm_doctor.log.told_step import told_step
+from vllm_doctor.log.told_text import is_prose
 
 SERVER = "vLLM 0.12.0 on one H100"
 
@@ -265,3 +266,25 @@ def test_the_encoder_runs_in_the_profile_run() -> None:
 def test_the_server_of_another_program_is_that_programs() -> None:
     assert not memory_accounts(["the llama.cpp server OOMs on my 3090"])
     assert memory_accounts(["the vllm server OOMs on my 3090"]) == [0]
+
+
+def test_a_programs_sentence_with_its_figures_is_no_word_for_a_step() -> None:
+    said = (
+        "ValueError: To serve at least one request with the models's max seq len (65536), (12.5 GiB KV cache is needed, "
+        "which is larger than the available KV cache memory (4.1 GiB). Based on the available memory, the estimated "
+        "maximum model length is 21488."
+    )
+    assert "failed_while_serving" not in judged_text(said).facts
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Warning  Evicted   5s   kubelet   ",
+        "09:15:21.1Z the model of chat failed: ",
+        '{"Status":"exited","Running":false,',
+    ],
+)
+def test_columns_times_and_objects_are_no_prose(head: str) -> None:
+    assert not is_prose(head)
+    assert is_prose("yesterday our little server said ")
