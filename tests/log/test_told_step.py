@@ -270,7 +270,7 @@ def test_the_server_of_another_program_is_that_programs() -> None:
 
 def test_a_programs_sentence_with_its_figures_is_no_word_for_a_step() -> None:
     said = (
-        "ValueError: To serve at least one request with the models's max seq len (65536), (12.5 GiB KV cache is needed, "
+        "ValueError: To serve at least one request with the model's max seq len (65536), 12.5 GiB KV cache is needed, "
         "which is larger than the available KV cache memory (4.1 GiB). Based on the available memory, the estimated "
         "maximum model length is 21488."
     )
