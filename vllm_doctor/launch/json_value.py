@@ -16,7 +16,7 @@ def json_meant(value: str) -> tuple[dict[str, object] | None, str]:
     for text, changed in _readings(value):
         try:
             meant = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(meant, dict):
             return meant, changed
