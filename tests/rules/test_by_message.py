@@ -41,7 +41,7 @@ def test_its_messages_are_causes_of_the_catalogue_and_have_the_fields_that_it_na
     assert {n for a in row.answers for n in NAMED.findall(a.command or "")} <= {*fields, "model"}
     assert {n for a in row.answers for n in NAMED.findall(f"{a.to} {a.why}")} <= fields
     assert {one for a in row.answers for one in a.messages} <= set(row.messages)
-    assert bool(row.unless or row.unless_in) == bool(row.because)
+    assert bool(row.unless or row.unless_in or row.only_in) == bool(row.because)
     assert not row.unless_in or known[row.unless_in].scope == "file"
 
 

@@ -131,7 +131,7 @@ def _taken_in_vain(run: AnalysedRun) -> str | None:
         return None
     return (
         f"from line {run.lines[taken[0]].number} on, {max(by.values())} requests were taken, and {len(told)} lines of "
-        "statistics count none that runs and not one token: they wait for another server, or the engine hangs"
+        "statistics count none that runs, and no tokens; they wait for another server, or the engine hangs"
     )
 
 

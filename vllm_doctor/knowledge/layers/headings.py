@@ -38,9 +38,10 @@ def part_of_title(title: str) -> Layer | None:
 def named_in(title: str) -> NamedPart | None:
     """The part that a title names; None where it names none that is known. A name of code is several words."""
     words = f"{title}\n{title.replace('_', ' ')}"
-    return next((row for row in _rows() if compiled(f"(?ai){row.words}").search(words)), None)
+    return next((row for row in named_parts() if compiled(f"(?ai){row.words}").search(words)), None)
 
 
 @cache
-def _rows() -> tuple[NamedPart, ...]:
+def named_parts() -> tuple[NamedPart, ...]:
+    """All of them, in the order in which they are asked."""
     return msgspec.json.decode(Path(__file__).with_name("headings.json").read_bytes(), type=tuple[NamedPart, ...])
