@@ -43,8 +43,6 @@ _HEAD = 2000
 _ASKS_VERSION = "vllm.__version__"
 # Where the code of a server and of its ranks lies.
 _FILES = ("/vllm/", "/ray/", "ray::", "ray.exceptions")
-# How a V1 engine's process is called; behind it stands its rank, if it has one.
-_ENGINE = "EngineCore"
 # What torch writes when the interpreter of a process with NCCL comes to its end.
 _EXITS = ("exit-group-left", "exit-group-left-24")
 
@@ -325,7 +323,7 @@ class Run:
 
     def _of_another_engine(self, index: int, process: str | None, pid: int | None) -> bool:
         line = self.lines[index]
-        engines = (process or "").startswith(_ENGINE) and (line.process or "").startswith(_ENGINE)
+        engines = all(says(name or "", "process-of-engine") for name in (process, line.process))
         return engines and None not in {pid, line.pid} and pid != line.pid
 
     @cached_property

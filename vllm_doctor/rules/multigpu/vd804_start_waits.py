@@ -14,6 +14,7 @@ from vllm_doctor.rules.case import Case
 from vllm_doctor.rules.gates.device import maker_tool
 from vllm_doctor.rules.gates.last_wait import final_run, minutes_of, unbroken
 from vllm_doctor.rules.gates.profile_run import weights_by_name
+from vllm_doctor.rules.gates.ranks import ranks
 from vllm_doctor.rules.outcome import NotHere, Outcome, Unseen, rule
 from vllm_doctor.rules.remedies.layer import first_of_each
 from vllm_doctor.rules.remedies.rank_wait import known, ways_out
@@ -86,8 +87,8 @@ def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
     size, (at, seconds) = run.number("weights-took", "size"), _reading(run)
     if not size or size < 0 or run.served() or run.stopped is not None or run.deaths:
         return None
-    ranks = _ranks_of(case)
-    rate = size * ranks * 1024 / max(seconds, 1.0)
+    whole = size * ranks(case)
+    rate = whole * 1024 / max(seconds, 1.0)
     if seconds < _SLOW_S or rate >= _SLOW_MIB_S:
         return None
     return _slow_storage(
@@ -95,7 +96,7 @@ def _slow_files(case: Case, run: AnalysedRun) -> Finding | None:
         run,
         f"The weights were read at {rate:.0f} MiB/s: their storage is slow",
         at=at,
-        arithmetic=Arithmetic("read", round(rate), "MiB/s", f"{size * ranks:.2f} GiB / {seconds:.0f} s", "the log"),
+        arithmetic=Arithmetic("read", round(rate), "MiB/s", f"{whole:.2f} GiB / {seconds:.0f} s", "the log"),
         changes=(_storage(case), *known(case, run.last("weights-shards"))),
         refute="the weights are quantized while they are loaded, or another load reads from the same disk meanwhile",
     )
@@ -115,10 +116,6 @@ def _reading(run: AnalysedRun) -> tuple[int, float]:
     return took.index, seconds_between(before, run.lines[took.index].at) or 0.0
 
 
-def _ranks_of(case: Case) -> int:
-    return (case.count("tensor-parallel-size") or 1) * (case.count("pipeline-parallel-size") or 1)
-
-
 def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
     """A log that ends in the bar of the weights' files, which counts what is left in hours, or in minutes of a model
     that its name calls small: files differ in size, so the pace of one says little, and that of several with the time
@@ -132,7 +129,7 @@ def _slow_bar(case: Case, run: AnalysedRun) -> Finding | None:
     took = seconds_of(told["took"])
     whole = took * int(told["total"]) / int(told["done"])
     size = weights_by_name(case)
-    slow = size is not None and size * _ranks_of(case) * 1024 / max(whole, 1.0) < _SLOW_MIB_S
+    slow = size is not None and size * ranks(case) * 1024 / max(whole, 1.0) < _SLOW_MIB_S
     if took < _SLOW_S or (whole < _SLOW_WHOLE_S and not slow and _estimated(run) < _SLOW_WHOLE_S):
         return None
     if whole < _SLOW_WHOLE_S and not slow:
@@ -260,17 +257,17 @@ def _did_not_meet(case: Case, run: AnalysedRun) -> Finding | None:
             began.setdefault(told["comm"], {})[told["rank"]] = hit
         else:
             through.setdefault(told["comm"], set()).add(told["rank"])
-    for comm, ranks in began.items():
-        left = sorted(int(rank) for rank in ranks if rank not in through.get(comm, ()))
+    for comm, begun in began.items():
+        left = sorted(int(rank) for rank in begun if rank not in through.get(comm, ()))
         if not left or comm not in through:
             continue
-        last = ranks[str(left[-1])]
+        last = begun[str(left[-1])]
         return finding(
             RULE,
             title=f"NCCL's set-up does not end for {len(left)} of {last.fields['ranks']} ranks",
             detail=f"rank {', '.join(map(str, left))} began it and did not end it; the others are through",
             confidence=Confidence.LIKELY,
-            evidence=(case.line(ranks[str(left[0])].index), case.line(last.index)),
+            evidence=(case.line(begun[str(left[0])].index), case.line(last.index)),
             changes=ways_out(case),
             refute="these ranks write that their set-up is complete",
             then=silence.usual(run).look,
